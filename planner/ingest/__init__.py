@@ -1,0 +1,1 @@
+"""Files in any known log format → one canonical request table and counted rejects."""

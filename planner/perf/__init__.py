@@ -1,0 +1,1 @@
+"""Pure equations: FLOPs, bytes, step time, memory, collectives, cost. Numbers in, numbers out."""

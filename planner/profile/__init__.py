@@ -1,0 +1,1 @@
+"""What the traffic is: per class lengths, arrivals, bursts, reuse, peaks. Knows no GPU."""

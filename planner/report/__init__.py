@@ -1,0 +1,1 @@
+"""Render a Plan as Markdown, SVG, flags and a terminal summary. Never computes a result."""

@@ -1,0 +1,1 @@
+"""Replay requests through a serving engine's scheduler. Knows only arrays and a StepCost."""

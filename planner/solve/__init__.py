@@ -1,0 +1,1 @@
+"""Candidates → screen by equations → verify → choose the cheapest that holds. Never formats."""

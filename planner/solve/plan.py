@@ -1,0 +1,268 @@
+"""The answer with its reasons (`schemas/plan.schema.json`). `plan.json` is its only truth.
+
+Every figure that a report shows is a field here; every sentence is the report's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.perf.memory_types import MemoryBudget
+from planner.profile.types import TraceProfile
+from planner.spec.deployment import Deployment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """A number of replicas or GPUs with its band."""
+
+    value: int
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the plan costs. None everywhere when no price is known."""
+
+    usd_per_gpu_hour: float | None
+    price_source: str  # "slo.yaml", or the catalogue's source and date
+    usd_per_hour: float | None
+    usd_per_month: float | None
+    usd_per_million_tokens_mean: float | None  # input + output at the trace's mean rate, grown
+    usd_per_million_tokens_peak: float | None  # at the busiest evaluation window's rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyRow:
+    """One target of one class: what was promised and what is expected.
+
+    `worst_s` is the percentile in the worst evaluation window, `low_s`/`high_s` its band,
+    `whole_s` over the whole trace; `attainment` the share of requests within `limit_s` in the worst
+    window. `margin` is (limit − worst)/limit. None: nothing to measure (no such requests).
+    """
+
+    class_name: str
+    metric: str
+    percentile: float
+    limit_s: float
+    worst_s: float
+    low_s: float
+    high_s: float
+    whole_s: float
+    attainment: float
+    margin: float
+    worst_window: str  # "Tue 2023-11-14 10:00" or "hour 3 (10800–14400 s)"
+    requests_in_window: int
+    merged_windows: int  # > 1: windows were merged to reach enough requests
+    holds: bool
+    binds: bool  # the tightest of all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkPoint:
+    """One point of the chunk figure at the plan's concurrency and context."""
+
+    chunk_tokens: int
+    step_s: float  # calibrated
+    compute_s: float  # theory: 2P(C + D)/F
+    floor_s: float  # theory: (weights + D·S·k)/W
+    ttft_s: float  # ⌈T/C⌉·τ of the mean prompt of the binding class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkAnalysis:
+    """Why this token budget. C counts prefill tokens: max_num_batched_tokens = C + D·(γ + 1)."""
+
+    decode_seqs: float  # D, mean in the binding window per replica
+    context_tokens: float  # S, mean over decodes as measured
+    ridge_flops_per_byte: float
+    balance_chunk_tokens: float  # C* of the theory, ideal roofline, this D and S
+    balance_flag_tokens: float  # C* + D
+    memory_floor_s: float
+    floor_weights_s: float
+    floor_kv_s: float
+    low_tokens: int | None  # smallest chunk that meets every TTFT target (and is stable)
+    high_tokens: int | None  # largest chunk that meets every TPOT/ITL target
+    low_from: str  # "chat ttft_s p99 ≤ 2 s" or "stability"
+    high_from: str
+    chosen_tokens: int
+    chosen_flag_tokens: int
+    default_flag_tokens: int  # the engine's own default on this GPU
+    matters: bool  # False: chunking changes nothing for this traffic
+    reason: str  # id of the finding that says why it does or does not matter
+    curve: tuple[ChunkPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetRow:
+    """What one max_num_batched_tokens can sustain in the surge, beside its decodes."""
+
+    max_num_batched_tokens: int
+    step_s: float
+    decode_seqs: float
+    prompt_tokens_per_s: float  # per replica
+    low_prompt_tokens_per_s: float
+    high_prompt_tokens_per_s: float
+    utilization_mean: float  # fleet demand / fleet supply at this replica count
+    utilization_busiest_10min: float
+    utilization_busiest_minute: float
+    verdict: str  # "holds", "knife_edge" (overload inside the band), "overloads"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surge:
+    """Prompt-token demand at three time scales against what each budget sustains."""
+
+    mean_prompt_tokens_per_s: float  # after sample rate and growth, whole fleet
+    busiest_10min_prompt_tokens_per_s: float
+    busiest_minute_prompt_tokens_per_s: float
+    busiest_10min_start_s: float
+    busiest_minute_start_s: float
+    decides: bool  # the surge, not the mean, sets the replica count
+    replicas_for_mean: int
+    replicas: int
+    budgets: tuple[BudgetRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Concurrency:
+    """KV capacity against what the traffic holds."""
+
+    memory: MemoryBudget
+    mean_context_tokens: float
+    p95_context_tokens: float
+    resident_at_mean: float  # kv_tokens / mean context
+    resident_at_p95: float
+    held_tokens_worst: float  # mean KV tokens held in the worst window, per replica
+    kv_use_worst: float  # held / capacity
+    preemption_probability: float  # that a step in the worst window overflows
+    preemption_load_factor: float  # load multiple at which the mean use reaches capacity
+    preemption_cost_s: float  # recompute of a mean victim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaTerms:
+    """From demand to replicas, term by term."""
+
+    peak_requests_per_s: float  # busiest evaluation window, after the sample rate
+    growth: float
+    headroom: float
+    capacity_requests_per_s: float  # of one replica within every target, same mix
+    exact: float  # demand · (1 + growth) / ((1 − headroom) · capacity)
+    for_load: int  # ceil(exact)
+    spare: int
+    band_terms: Mapping[str, float]  # name -> relative half-width, e.g. "step_time": 0.09
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Another deployment and the reason it lost."""
+
+    deployment: Deployment
+    replicas: int | None  # None: no replica count holds
+    gpus: int | None
+    usd_per_hour: float | None
+    reason: str  # "costs_more", "violates", "overloads", "does_not_fit", "engine_default", …
+    detail: str  # what exactly: "chat tpot_s p99 0.071 > 0.050"
+    label: str  # "same settings, TP2", "engine defaults", "next GPU"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sensitivity:
+    """One assumption, moved: what the count becomes."""
+
+    assumption: str  # "output_tokens", "step_time", "tpot_s target of chat", "growth", …
+    change: str  # "+20 %"
+    replicas: int | None
+    gpus: int | None
+    flips: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something that must be said, as an id and its numbers; the report holds the sentence."""
+
+    id: str
+    values: Mapping[str, float | int | str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchStage:
+    """How many candidates entered and left one stage of the search."""
+
+    stage: str  # "enumerated", "fits_memory", "stable", "meets_targets"
+    candidates: int
+    dropped: int
+    reasons: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """How sure a number is: measured elsewhere, calibrated model, datasheet or closed form."""
+
+    quantity: str
+    grade: str  # "measured", "calibrated", "datasheet", "closed_form", "replayed", "declared"
+    source: str
+    band: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """Enough to reproduce the plan byte for byte. No clock, no absolute path."""
+
+    command: str
+    planner_version: str
+    inputs_sha256: Mapping[str, str]  # name as typed -> hash
+    catalogue_sha256: Mapping[str, str]  # "gpus/h100-sxm" -> hash
+    library_versions: Mapping[str, str]
+    seed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestSummary:
+    """How the files were read and what was set aside."""
+
+    files: tuple[str, ...]
+    format: str
+    format_reason: str
+    time_unit: str
+    assumptions: tuple[str, ...]
+    rows_read: int
+    rows_used: int
+    rejected: tuple[Mapping[str, object], ...]  # {"reason", "count", "example", "effect"}
+    flagged: tuple[Mapping[str, object], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A recommendation: the decision, why, and how sure."""
+
+    schema_version: str
+    name: str  # "week42-h100"
+    gpu_name: str
+    model_name: str
+    deployment: Deployment
+    launch: tuple[str, ...]  # argv whose flags are exactly the deployment's
+    replicas: Count
+    gpus: Count
+    cost: Cost
+    verified: str  # "closed_form" or "replay"
+    latency: tuple[LatencyRow, ...]
+    chunk: ChunkAnalysis
+    surge: Surge
+    concurrency: Concurrency
+    replica_terms: ReplicaTerms
+    ingest: IngestSummary
+    profile: TraceProfile
+    slo: Mapping[str, object]  # every declared and defaulted value, as in slo.yaml
+    defaulted: tuple[str, ...]
+    alternatives: tuple[Alternative, ...]
+    sensitivity: tuple[Sensitivity, ...]
+    findings: tuple[Finding, ...]
+    search: tuple[SearchStage, ...]
+    evidence: tuple[Evidence, ...]
+    not_modelled: tuple[str, ...]
+    warnings: tuple[str, ...]
+    provenance: Provenance

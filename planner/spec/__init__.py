@@ -1,0 +1,1 @@
+"""What users and catalogues declare, as frozen dataclasses, and how it is read and checked."""

@@ -1,0 +1,24 @@
+"""Fixtures every test folder may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The checkout's top folder."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference data beside the checkout; tests skip where it is absent."""
+    folder = ROOT.parent / "shared"
+    if not (folder / "reference").is_dir():
+        pytest.skip("needs the reference data in ../shared, which is not part of the project")
+    return folder
