@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GemmEfficiency:
     """Time of one GEMM.
 
-    ((FLOPs/(peak·compute))^r + (bytes/(bandwidth·memory))^r)^(1/r) + fixed_s, r = `sharpness`.
+    ((FLOPs/(peak·compute))^r + (bytes/(bandwidth·memory))^r)^(1/r) + fixed_s + K·per_input_s,
+    r = `sharpness`, K the length of the reduction.
     """
 
     compute: float
     memory: float
     fixed_s: float
     sharpness: float  # r: how abruptly compute and memory trade places; inf is a plain max
+    per_input_s: float = 0.0  # per element of the reduction: the serial loop over K tiles
     median_error: float = 0.0
     p90_error: float = 0.0
 
@@ -43,15 +46,55 @@ class AttentionEfficiency:
     prefill_compute: float
     prefill_fixed_s: float
     prefill_extra_tokens: float  # n0: extra attended positions per query that tiles cost
+    latent_compute: float = 0.45  # absorbed MLA decode, share of the 16-bit peak
+    linear_memory: float = 0.6  # constant-state layers: share of bandwidth per decode
+    linear_compute: float = 0.2  # … and of the 16-bit peak per prefill token
+    index_memory: float = 0.5  # sparse attention's indexer: share of bandwidth
+    index_fixed_s: float = 70e-6  # … top-k selection and launches, per layer and step
+    index_seq_s: float = 0.6e-6  # … per layer and decode sequence
+    median_error: float = 0.0  # decode
+    p90_error: float = 0.0
+    prefill_median_error: float = 0.0
+    prefill_p90_error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllReduceEfficiency:
-    """Time of one all-reduce of `n` bytes: (latency^r + (n/bandwidth)^r)^(1/r)."""
+    """Time of one all-reduce of `n` bytes: the faster of two algorithms.
+
+    min((latency^r + (n/bandwidth)^r)^(1/r), large_latency + n/large_bandwidth): a peer-to-peer
+    kernel for small messages, a pipelined ring for large ones, or the first alone.
+    """
 
     latency_s: float
     bandwidth_bytes_per_s: float
     sharpness: float
+    large_latency_s: float = math.inf
+    large_bandwidth_bytes_per_s: float = math.inf
+    median_error: float = 0.0
+    p90_error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingEfficiency:
+    """All-reduce of a GPU without a table: a ring over its link, `efficiency` of the link's rate.
+
+    `latency_s` is by world size. `kind` of link is the key: "link" (NVLink and the like) or "pcie".
+    """
+
+    efficiency: float
+    latency_s: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherVendor:
+    """What separates another vendor's GPUs from the generic set, fitted on end-to-end points.
+
+    `fp8_efficiency` multiplies the efficiencies of fp8 kernels, `fixed_factor` every fixed time.
+    """
+
+    fp8_efficiency: float
+    fixed_factor: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +110,11 @@ class Calibration:
     moe: Mapping[str, MoeEfficiency]
     attention: Mapping[str, AttentionEfficiency]  # by KV dtype
     all_reduce: Mapping[int, AllReduceEfficiency]  # by world size
+    ring: Mapping[str, RingEfficiency] = field(default_factory=dict)  # by kind of link
     fused_max: bool = False
     evidence: str  # "measured_operators", "generic", "ideal"
     band: float
+    band_other_vendor: float = 0.0  # of the generic set on a GPU of another vendor
+    other_vendor: OtherVendor | None = None
     source: str
     date: str

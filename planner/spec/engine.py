@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,8 @@ class MemoryRule:
     non_torch_bytes_by_tp: Mapping[int, float]
     graphs_in_budget: bool  # CUDA-graph memory subtracted before the KV cache is sized
     graph_bytes: float
+    # SGLang's own reserve outside weights and KV: named constants, see the engine's YAML file.
+    reserve_bytes: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,7 @@ class Moe:
     shared_intermediate_size: int = 0  # width of all shared experts together
     layers: int
     shared_gate: bool = False  # Qwen's scalar gate on the shared expert: one h-vector a layer
+    expert_bias: bool = False  # gpt-oss: every expert's matrices have biases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,15 @@ class LinearAttention:
     value_head_dim: int
     conv_kernel: int = 4
     state_dtype_bytes: float = 4.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseAttention:
+    """DeepSeek's sparse attention: an indexer scores all tokens, attention reads the best ones."""
+
+    index_heads: int
+    index_head_dim: int
+    top_k_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +90,8 @@ class Model:
     moe: Moe | None = None
     mla: Mla | None = None
     linear_attention: LinearAttention | None = None
+    sparse_attention: SparseAttention | None = None
+    draft_layers: int = 0  # multi-token-prediction layers; loaded only when speculation is on
     weight_dtype: str = "bf16"  # as published: bf16, fp16, fp8_block, mxfp4, int4, nvfp4
     quantized_experts_only: bool = False  # gpt-oss, Kimi int4: attention stays bf16
     published_parameters: float

@@ -39,6 +39,7 @@ class Slo:
     """Everything `slo.yaml` declares, defaults filled in.
 
     `defaulted` lists the dotted paths that the user left out; the plan prints them.
+    `warnings` are legal but suspicious declarations, each with its place.
     `sample_rate` is the share of requests that the trace holds (0.05: one in twenty).
     `growth` 0.1 plans for 10 % more requests; `headroom` 0.1 keeps 10 % of each replica's capacity
     free on top; `spare_replicas` are added whole.
@@ -69,3 +70,4 @@ class Slo:
     seed: int = 42
     file: str = ""
     defaulted: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
