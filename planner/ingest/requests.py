@@ -14,9 +14,11 @@ class Requests:
 
     `arrival_s` is relative to `origin`, the first arrival (seconds, float64). Token counts are
     int64. `class_id` indexes `class_names`. `cached_tokens` is the leading prefix that an infinite
-    cache would hold (0 where the trace has no block ids). `session_id` is -1 where unknown.
-    Prefix block ids are ragged: request i owns `block_ids[block_offset[i]:block_offset[i + 1]]`.
-    Observed latencies are NaN where the log has none.
+    cache would hold, whole prompts included (engines recompute a last block even then); where the
+    trace has no block ids it is the hit that the log itself reports, 0 where it reports none.
+    `session_id` is -1 where unknown; sessions count from 0 in order of first arrival.
+    Prefix block ids are ragged: request i owns `block_ids[block_offset[i]:block_offset[i + 1]]`;
+    ids are 0, 1, 2, … in order of first use. Observed latencies are NaN where the log has none.
     """
 
     arrival_s: NDArray[np.float64]

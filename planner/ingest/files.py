@@ -1,0 +1,138 @@
+"""From what the user typed (files, folders, globs) to an ordered list of readable files."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from planner.errors import InputError, Problem
+
+SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".log")
+GLOB_CHARACTERS = frozenset("*?[")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expansion:
+    """The files to read, as typed, and what was passed over."""
+
+    files: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def expand(paths: Sequence[str]) -> Expansion:
+    """Resolve files, folders (searched in depth) and globs, in a fixed order, each file once.
+
+    Raises
+    ------
+    InputError
+        Naming every path that is missing, empty, unreadable or without a trace in it.
+    """
+    if not paths:
+        raise InputError(Problem(message="no trace given", hint="name a file, a folder or a glob"))
+    found: list[str] = []
+    notes: list[str] = []
+    problems: list[Problem] = []
+    for text in paths:
+        try:
+            found.extend(_expand_one(text, notes))
+        except InputError as error:
+            problems.extend(error.problems)
+    unique = _once(found, notes)
+    problems.extend(problem for problem in map(_unreadable, unique) if problem)
+    if problems:
+        raise InputError(problems)
+    return Expansion(files=tuple(unique), notes=tuple(notes))
+
+
+def _expand_one(text: str, notes: list[str]) -> list[str]:
+    path = Path(text)
+    try:
+        if path.is_dir():
+            return _in_folder(path, notes)
+        if path.exists():
+            return [text]
+    except OSError as error:
+        raise InputError(_os_problem(text, error)) from None
+    if GLOB_CHARACTERS & set(text):
+        found = glob.glob(text, recursive=True)  # noqa: PTH207 - Path.glob takes no absolute pattern
+        matched = sorted(name for name in found if Path(name).is_file())
+        if not matched:
+            raise InputError(
+                Problem(message="no file matches this pattern", file=text, hint="check the folder")
+            )
+        return matched
+    raise InputError(Problem(message="no such file", file=text, hint=_nearest_file(path)))
+
+
+def _in_folder(folder: Path, notes: list[str]) -> list[str]:
+    try:
+        inside = sorted(
+            (
+                item
+                for item in folder.rglob("*")
+                if item.is_file() and not item.name.startswith(".")
+            ),
+            key=str,
+        )
+        next(folder.iterdir(), None)  # rglob keeps silent about a folder it may not list
+    except OSError as error:
+        raise InputError(_os_problem(str(folder), error)) from None
+    traces = [str(item) for item in inside if _has_trace_suffix(item)]
+    if not traces:
+        others = ", ".join(item.name for item in inside[:5]) or "nothing"
+        raise InputError(
+            Problem(
+                message=f"no trace in this folder (found {others})",
+                file=str(folder),
+                hint=f"traces end in {', '.join(SUFFIXES)} or these with .gz; name others directly",
+            )
+        )
+    if ignored := len(inside) - len(traces):
+        notes.append(f"{folder}: {ignored} files that do not look like traces were passed over")
+    return traces
+
+
+def _has_trace_suffix(path: Path) -> bool:
+    name = path.name.casefold().removesuffix(".gz")
+    return name.endswith(SUFFIXES)
+
+
+def _once(files: Iterable[str], notes: list[str]) -> list[str]:
+    seen: dict[Path, str] = {}
+    for name in files:
+        path = Path(name).resolve()
+        if path in seen:
+            notes.append(f"{name}: named more than once, read once")
+        seen.setdefault(path, name)
+    return list(seen.values())
+
+
+def _unreadable(name: str) -> Problem | None:
+    try:
+        with Path(name).open("rb") as stream:
+            empty = not stream.read(1)
+    except OSError as error:
+        return _os_problem(name, error)
+    if empty:
+        return Problem(message="the file is empty", file=name, hint="export the trace again")
+    return None
+
+
+def _os_problem(name: str, error: OSError) -> Problem:
+    if isinstance(error, PermissionError):
+        return Problem(
+            message="no permission to read this", file=name, hint="chmod +r, or run as its owner"
+        )
+    return Problem(message=f"cannot be read: {error.strerror or error}", file=name)
+
+
+def _nearest_file(path: Path) -> str:
+    try:
+        names = [item.name for item in path.parent.iterdir()]
+    except OSError:
+        return f"the folder {path.parent} cannot be listed"
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"did you mean {path.parent / close[0]}?" if close else "check the path"
