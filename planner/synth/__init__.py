@@ -1,0 +1,1 @@
+"""Seeded synthetic traces: a recipe in, a log as a gateway would have written it out."""
