@@ -1,0 +1,202 @@
+"""What every policy does with a step: gather chunks, time it, give tokens out."""
+
+from __future__ import annotations
+
+from planner.sim.jit import part, rare
+from planner.sim.kernel import clock, heap, ledger, meter
+from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
+from planner.sim.kernel.world import E2E, TTFT, World
+
+
+@part
+def clear_batch(w: World) -> None:
+    """Start a step without prefill."""
+    st = w.st
+    st.fresh = 0
+    st.late = 0
+    st.tardy = 0
+    st.batch_tokens = 0
+    st.batch_prefix = 0
+    st.batch_prefills = 0
+    st.batch_pair_s = 0.0
+    st.used_before = st.num_blocks - st.free_blocks
+
+
+@part
+def add_chunk(w: World, slot: int, chunk: int) -> None:
+    """Schedule `chunk` prompt tokens of a slot; note it when that completes the prompt."""
+    st = w.st
+    past = w.slots[slot].computed
+    st.batch_tokens += chunk
+    st.batch_prefix += past
+    st.batch_prefills += 1
+    st.batch_pair_s += st.pair_s * clock.attended_pairs(past, chunk, 0)
+    for g in range(len(w.groups)):
+        group = w.groups[g]
+        st.batch_pair_s += group.pair_s * clock.attended_pairs(past, chunk, group.window)
+    w.slots[slot].computed = past + chunk
+    if past + chunk == w.slots[slot].total:
+        w.slots[st.fresh].fresh_list = slot
+        st.fresh += 1
+
+
+@part
+def kv_read_s(w: World) -> float:
+    """Return the time the decodes of the next step take to read their contexts."""
+    total = w.st.kv_s * w.st.kv_tokens
+    for g in range(len(w.groups)):
+        total += w.groups[g].kv_s * w.groups[g].kv_tokens
+    return float(total)
+
+
+@part
+def kv_slope_s(w: World) -> float:
+    """Return by how much that time grows from step to step."""
+    total = w.st.kv_s * w.st.decodes
+    for g in range(len(w.groups)):
+        total += w.groups[g].kv_s * w.groups[g].growing
+    return float(total)
+
+
+@part
+def mixed_step_s(w: World) -> float:
+    """Return the time of a step that carries prefill (see `StepCost`)."""
+    st = w.st
+    entry = w.table[st.batch_tokens + st.decodes]
+    rows = st.decodes + st.fresh
+    gpu = max(entry.compute_s, entry.memory_s + kv_read_s(w) + st.seq_s * st.decodes)
+    gpu += w.table[rows].row_s + st.batch_pair_s + st.prefix_s * st.batch_prefix
+    if st.decodes > 0:
+        gpu += st.decode_fixed_s
+    gpu += st.prefill_fixed_s
+    host = st.host_step_s + st.host_seq_s * rows + st.host_prefill_s
+    return float(max(gpu, host) if st.asynchronous == 1 else gpu + host)
+
+
+@part
+def run_batch(w: World) -> None:
+    """Time one step of all decodes and the gathered chunks, and count its gaps."""
+    st = w.st
+    if st.batch_prefills > 0:
+        span = mixed_step_s(w)
+    else:
+        entry = w.table[st.decodes]
+        span = max(entry.floor_s, entry.first_s + kv_read_s(w))
+    if st.decodes > 0:
+        meter.add_run_gaps(w, span, span, 0.0, 1)
+    for i in range(st.tardy):  # their last token came before the last step
+        s = w.slots[w.slots[i].tardy_list]
+        class_id = w.requests[s.request].class_id
+        meter.add_gaps(w, class_id, span, -1)
+        meter.add_gaps(w, class_id, span + s.late_s, 1)
+        s.late_s = 0.0
+    for i in range(st.late):
+        w.slots[w.slots[i].starved_list].late_s += span
+    meter.add_sums(w, 1, span)
+    w.bins[st.bin].prefill_tokens += st.batch_tokens
+    st.ran_steps = 1
+    st.span = span
+    st.last_start = st.now
+
+
+@rare
+def judge(w: World, number: int, first: bool) -> None:
+    """Hold a request's first or last token, given out now, against the targets of its class.
+
+    A target with no violation left to afford is lost, and the probe with it.
+    """
+    request = w.requests[number]
+    since_arrival = w.st.now - request.arrival_s
+    for k in range(w.st.itl_targets, len(w.targets)):
+        target = w.targets[k]
+        if target.class_id != request.class_id or (target.metric == TTFT) != first:
+            continue
+        took = since_arrival
+        if not first and target.metric != E2E:
+            gaps = request.output_tokens - 1
+            took = (w.st.now - request.first_token_s) / gaps if gaps > 0 else 0.0
+        if took > target.limit_s and request.window >= 0:
+            w.tally[k, request.window] -= 1
+            if w.tally[k, request.window] < 0:
+                w.st.lost = 1
+
+
+@part
+def blocks_at_finish(w: World, number: int) -> int:
+    """Return the blocks of a finished request: its last token was never computed."""
+    request = w.requests[number]
+    tokens = request.input_tokens + request.output_tokens - 1
+    return ledger.blocks_of(tokens, w.st.block_size)
+
+
+@part
+def finish(w: World, slot: int) -> None:
+    """Give out a request's last token, now. An asynchronous scheduler notices one step later."""
+    st = w.st
+    number = w.slots[slot].request
+    w.requests[number].finish_s = st.now
+    st.finished += 1
+    st.finished_last += 1
+    w.bins[st.bin].finished += 1
+    if len(w.targets) > st.itl_targets:
+        judge(w, number, False)
+    if st.asynchronous == 1:
+        w.slots[slot].zombie = 1
+        w.slots[st.zombies].zombie_list = slot
+        st.zombies += 1
+    else:
+        ledger.drop_slot(w, slot, blocks_at_finish(w, number))
+
+
+@part
+def release_zombies(w: World) -> None:
+    """Notice the requests that finished one step ago."""
+    for i in range(w.st.zombies):
+        slot = w.slots[i].zombie_list
+        w.slots[slot].zombie = 0
+        ledger.drop_slot(w, slot, blocks_at_finish(w, w.slots[slot].request))
+    w.st.zombies = 0
+
+
+@part
+def emit_first(w: World, slot: int) -> None:
+    """Give out the token that a completed prompt (or recomputed context) yields, now."""
+    st = w.st
+    s = w.slots[slot]
+    request = w.requests[s.request]
+    if s.generated == 0:
+        request.first_token_s = st.now
+        if len(w.targets) > st.itl_targets:
+            judge(w, s.request, True)
+    else:
+        meter.add_gaps(w, request.class_id, st.now - s.last_token_s, 1)
+    s.generated += 1
+    s.late_s = 0.0
+    if s.generated == request.output_tokens:
+        finish(w, slot)
+    else:
+        ledger.join_decodes(w, slot)
+
+
+@part
+def after_steps(w: World) -> None:
+    """Let the timed steps have run: tokens, completions, and what the scheduler now knows."""
+    st = w.st
+    st.now += st.span
+    st.visible = st.last_start if st.asynchronous == 1 else st.now
+    st.events += 1
+    st.finished_last = 0
+    if st.zombies > 0:
+        release_zombies(w)
+    ledger.advance_steps(w, st.ran_steps)
+    while st.heap_size > 0 and w.heap[0] >> SLOT_BITS <= st.step:
+        entry = w.heap[0]
+        due = ledger.is_completion(w, entry)
+        st.heap_size = heap.pop(w.heap, st.heap_size)
+        if due:
+            ledger.leave_decodes(w, entry & SLOT_MASK)
+            finish(w, entry & SLOT_MASK)
+    for i in range(st.fresh):
+        emit_first(w, w.slots[i].fresh_list)
+    for i in range(st.late):
+        ledger.join_decodes(w, w.slots[i].starved_list)

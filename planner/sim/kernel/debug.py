@@ -1,0 +1,75 @@
+"""Conservation laws, checked after every event in debug mode."""
+
+from __future__ import annotations
+
+from planner.sim.jit import part, rare
+from planner.sim.kernel import ledger
+from planner.sim.kernel.world import World
+
+FAULTS = (
+    "",
+    "free and used blocks do not add up to all blocks",
+    "prefill, decode and finished do not add up to running",
+    "the decodes' context total is off",
+    "the window groups' totals are off",
+    "free blocks are below zero",
+    "more requests run than max_num_seqs",
+    "the running list is broken",
+    "a waiting request can never start",
+)
+
+
+@part
+def held_tokens(w: World, slot: int) -> int:
+    """Return the computed tokens of a running request, from its own figures."""
+    s = w.slots[slot]
+    if s.zombie == 1:
+        request = w.requests[s.request]
+        return int(request.input_tokens + request.output_tokens - 1)
+    if s.decoding == 1:
+        return int(s.start + w.st.step - 1)
+    return int(s.computed)
+
+
+@part
+def totals_fault(w: World, used: int, kinds: int, kv_tokens: int, windowed: int) -> int:
+    """Hold what the running list adds up to against the kernel's totals."""
+    st = w.st
+    for g in range(len(w.groups)):
+        windowed -= w.groups[g].kv_tokens
+    if used + st.free_blocks != st.num_blocks:
+        return 1
+    if kinds != st.partials + (st.decodes << 20) + (st.zombies << 40):
+        return 2
+    if kv_tokens != st.kv_tokens:
+        return 3
+    return 4 if windowed != 0 else 0
+
+
+@rare
+def conservation_fault(w: World) -> int:
+    """Return which law of FAULTS broke, 0 for none."""
+    st = w.st
+    used = 0
+    listed = 0
+    kinds = 0
+    kv_tokens = 0
+    windowed = 0
+    slot = st.front
+    while slot >= 0 and listed <= st.running:
+        s = w.slots[slot]
+        listed += 1
+        used += ledger.blocks_of(held_tokens(w, slot), st.block_size)
+        if s.decoding == 1:
+            kv_tokens += s.start + st.step
+            for g in range(len(w.groups)):
+                windowed += min(s.start + st.step, w.groups[g].window)
+        kinds += 1 << (40 * s.zombie + 20 * s.decoding)
+        slot = s.after
+    if listed != st.running:
+        return 7
+    if st.free_blocks < 0:
+        return 5
+    if st.running > st.max_num_seqs or st.running + st.stacked > st.max_num_seqs:
+        return 6
+    return totals_fault(w, used, kinds, kv_tokens, windowed)

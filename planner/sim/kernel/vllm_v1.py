@@ -1,0 +1,386 @@
+"""vLLM V1's scheduler, event by event.
+
+A step takes the running requests first, in admission order: a decode costs one token, a prompt
+takes a chunk. What is left of `max_num_batched_tokens` admits waiting requests, unless a request
+was preempted in this step. Three ways through a step, all with one meaning:
+
+- `decode_run`: nothing can join, so many decode-only steps at once;
+- `schedule_totals`: one step in which every block that is needed is free;
+- `schedule_listed`: one step, request by request, for preemption and chunk thresholds.
+
+Waiting requests need no queue: the preempted are a stack in front, the others follow by arrival.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from planner.sim.jit import entry, part, rare
+from planner.sim.kernel import batch, clock, ledger, meter
+from planner.sim.kernel.debug import conservation_fault
+from planner.sim.kernel.heap import SLOT_BITS
+from planner.sim.kernel.world import World
+
+
+@part
+def is_waiting(w: World) -> bool:
+    """Return whether the scheduler knows of a waiting request."""
+    st = w.st
+    return bool(st.stacked > 0 or (st.head >= 0 and w.requests[st.head].arrival_s <= st.visible))
+
+
+@part
+def chunk_limit(w: World) -> int:
+    """Return the longest chunk of one prompt: long_prefill_token_threshold, if it applies."""
+    st = w.st
+    if st.threshold == 0:
+        return int(st.max_num_batched_tokens)
+    known = st.running + st.stacked
+    request = st.head
+    while known < 2 and request >= 0 and w.requests[request].arrival_s <= st.visible:
+        known += 1
+        request = w.requests[request].following
+    if st.threshold_needs_company == 1 and known < 2:
+        return int(st.max_num_batched_tokens)
+    return int(st.threshold)
+
+
+@part
+def head_tokens(w: World) -> int:
+    """Return the tokens the head of the queue must compute before its next output token."""
+    st = w.st
+    if st.stacked > 0:
+        entry = w.slots[st.stacked - 1]
+        return int(w.requests[entry.stack_request].input_tokens + entry.stack_generated)
+    return int(w.requests[st.head].input_tokens)
+
+
+@part
+def head_cached(w: World, total: int) -> int:
+    """Return the tokens of the queue's head that the prefix cache holds; one is always computed."""
+    st = w.st
+    number = w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head
+    return int(min(w.requests[number].cached_tokens, total - 1))
+
+
+@part
+def head_fits(w: World, total: int, held: int, free_blocks: int) -> bool:
+    """Return whether the queue's head, holding `held` tokens after its first chunk, may start."""
+    size = w.st.block_size
+    required = ledger.blocks_of(total if w.st.full_sequence == 1 else held, size)
+    return required <= free_blocks
+
+
+@part
+def can_admit(w: World) -> bool:
+    """Return whether the queue's head joins the next step, if its decodes get their blocks."""
+    st = w.st
+    budget = st.max_num_batched_tokens - st.decodes
+    if budget <= 0 or st.running >= st.max_num_seqs:
+        return False
+    total = head_tokens(w)
+    cached = head_cached(w, total)
+    held = cached + min(total - cached, budget, chunk_limit(w))
+    return head_fits(w, total, held, st.free_blocks - w.residue[st.cross])
+
+
+@part
+def take_head(w: World) -> int:
+    """Move the head of the queue to the running list; return its slot."""
+    st = w.st
+    slot = ledger.take_slot(w)
+    s = w.slots[slot]
+    s.growing = 0
+    if st.stacked > 0:
+        st.stacked -= 1
+        entry = w.slots[st.stacked]
+        s.request = entry.stack_request
+        s.generated = entry.stack_generated
+        s.last_token_s = entry.stack_last_token_s
+    else:
+        s.request = st.head
+        s.generated = 0
+        st.head = w.requests[st.head].following
+    if w.requests[s.request].preemptions == 0:
+        w.requests[s.request].scheduled_s = st.now
+    s.total = w.requests[s.request].input_tokens + s.generated
+    return slot
+
+
+@part
+def admit(w: World, budget: int) -> None:
+    """Admit from the head of the queue while budget, slots and blocks last."""
+    st = w.st
+    limit = chunk_limit(w)
+    while budget > 0 and st.running < st.max_num_seqs and is_waiting(w):
+        total = head_tokens(w)
+        cached = head_cached(w, total)
+        chunk = min(total - cached, budget, limit)
+        if not head_fits(w, total, cached + chunk, st.free_blocks):
+            break
+        slot = take_head(w)
+        w.slots[slot].computed = cached
+        st.free_blocks -= ledger.blocks_of(cached + chunk, st.block_size)
+        budget -= chunk
+        batch.add_chunk(w, slot, chunk)
+        if cached + chunk < total:
+            st.partials += 1
+            st.partial = slot
+
+
+@part
+def schedule_totals(w: World) -> int:
+    """Schedule all decodes and the one unfinished prompt, which is last in the running list.
+
+    Return the budget left, or -1, nothing touched, if a block is missing.
+    """
+    st = w.st
+    free = st.free_blocks - w.residue[st.cross]
+    budget = st.max_num_batched_tokens - st.decodes
+    chunk = 0
+    if st.partials > 0:
+        s = w.slots[st.partial]
+        chunk = min(s.total - s.computed, budget)
+        free -= ledger.blocks_of(s.computed + chunk, st.block_size)
+        free += ledger.blocks_of(s.computed, st.block_size)
+    if free < 0:
+        return -1
+    st.free_blocks = free
+    if chunk > 0:
+        batch.add_chunk(w, st.partial, chunk)
+        st.partials -= st.fresh
+    return int(budget - chunk)
+
+
+@part
+def forget_zombie(w: World, slot: int) -> None:
+    """Take one finished but unnoticed request off the running list."""
+    st = w.st
+    kept = 0
+    for i in range(st.zombies):
+        if w.slots[i].zombie_list != slot:
+            w.slots[kept].zombie_list = w.slots[i].zombie_list
+            kept += 1
+    st.zombies = kept
+    w.slots[slot].zombie = 0
+    ledger.drop_slot(w, slot, batch.blocks_at_finish(w, w.slots[slot].request))
+
+
+@rare
+def preempt_last(w: World) -> None:
+    """Send the last admitted request back to the front of the queue; its KV is lost."""
+    st = w.st
+    slot = st.back
+    s = w.slots[slot]
+    request = w.requests[s.request]
+    request.preemptions += 1
+    st.preempted += 1
+    w.bins[st.bin].preemptions += 1
+    if s.zombie == 1:  # its last token is out: it only loses its place
+        forget_zombie(w, slot)
+        return
+    if s.decoding == 1:
+        tokens = s.start + st.step
+        s.computed = tokens - 1
+        s.generated = tokens - request.input_tokens
+        s.last_token_s = st.now - s.late_s
+        ledger.leave_decodes(w, slot)
+    else:
+        st.partials -= 1
+    st.recomputed_tokens += max(s.computed - request.cached_tokens, 0)
+    entry = w.slots[st.stacked]
+    entry.stack_request = s.request
+    entry.stack_generated = s.generated
+    entry.stack_last_token_s = s.last_token_s
+    st.stacked += 1
+    ledger.drop_slot(w, slot, ledger.blocks_of(s.computed, st.block_size))
+
+
+@part
+def make_room(w: World, slot: int, blocks: int) -> bool:
+    """Preempt from the tail until `blocks` are free; return whether `slot` itself survived."""
+    while blocks > w.st.free_blocks:
+        victim = w.st.back
+        preempt_last(w)
+        if victim == slot:
+            return False
+    return True
+
+
+@rare
+def schedule_listed(w: World) -> int:
+    """Walk the running list in admission order; return the budget left."""
+    st = w.st
+    budget = st.max_num_batched_tokens
+    limit = chunk_limit(w)
+    slot = st.front
+    while slot >= 0 and budget > 0:
+        s = w.slots[slot]
+        if s.zombie == 1:
+            slot = s.after
+            continue
+        done = s.start + st.step - 1 if s.decoding == 1 else s.computed
+        chunk = 1 if s.decoding == 1 else min(s.total - done, budget, limit)
+        blocks = ledger.blocks_of(done + chunk, st.block_size)
+        blocks -= ledger.blocks_of(done, st.block_size)
+        if not make_room(w, slot, blocks):
+            return int(budget)
+        st.free_blocks -= blocks
+        budget -= chunk
+        if s.decoding == 0:
+            finished = st.fresh
+            batch.add_chunk(w, slot, chunk)
+            st.partials -= st.fresh - finished
+        elif s.late_s > 0.0:
+            w.slots[st.tardy].tardy_list = slot
+            st.tardy += 1
+        slot = s.after
+    park_starved(w, slot)
+    return int(budget)
+
+
+@part
+def park_starved(w: World, slot: int) -> None:
+    """Take decodes that got no budget, from `slot` down the list, out of this step."""
+    st = w.st
+    while slot >= 0:
+        s = w.slots[slot]
+        if s.decoding == 1:
+            tokens = s.start + st.step
+            s.total = tokens - 1
+            s.generated = tokens - w.requests[s.request].input_tokens
+            ledger.leave_decodes(w, slot)
+            w.slots[st.late].starved_list = slot
+            st.late += 1
+        slot = s.after
+
+
+@part
+def decode_run(w: World, until_s: float) -> bool:
+    """Time decode-only steps up to the next event; the first of them has the blocks it needs.
+
+    Events: a completion, blocks running out, a context filling its window, an arrival that could
+    be admitted, the end of a time bin. A run that ends after `until_s` is put off (False): a
+    request that is routed here meanwhile could cut it short.
+    """
+    st = w.st
+    steps = ledger.next_completion(w) - st.step
+    waiting = is_waiting(w)
+    if st.zombies > 0:
+        # What they give back can admit the queue's head in the next step.
+        if waiting or until_s < np.inf:
+            steps = 1
+        batch.release_zombies(w)
+    steps = ledger.steps_within(w, steps)
+    if len(w.groups) > 0 and st.cross_size > 0:
+        steps = min(steps, (w.cross_heap[0] >> SLOT_BITS) - st.step)
+    floor = w.table[st.decodes].floor_s
+    first = w.table[st.decodes].first_s + batch.kv_read_s(w)
+    slope = batch.kv_slope_s(w)
+    span = clock.run_s(floor, first, slope, steps)
+    limit = st.bin_end - st.now
+    if span >= limit:
+        steps = clock.steps_until(floor, first, slope, steps, limit)
+        span = clock.run_s(floor, first, slope, steps)
+    if not waiting and st.head >= 0 and st.running < st.max_num_seqs:
+        limit = w.requests[st.head].arrival_s - st.now
+        # An asynchronous scheduler sees an arrival one step later.
+        lag = st.asynchronous
+        if clock.run_s(floor, first, slope, steps - lag) >= limit:
+            seen = clock.steps_until(floor, first, slope, steps, limit)
+            steps = lag + seen if limit > 0.0 else 1
+            span = clock.run_s(floor, first, slope, steps)
+    if steps > 1 and st.now + span > until_s:
+        st.resume = st.now + span
+        return False
+    meter.add_run_gaps(w, floor, first, slope, steps)
+    st.used_before = st.num_blocks - st.free_blocks
+    st.free_blocks -= ledger.crossings(w, steps)
+    meter.add_sums(w, steps, span)
+    st.fresh = 0
+    st.ran_steps = steps
+    st.span = span
+    st.last_start = st.now
+    if st.asynchronous == 1:
+        st.last_start += clock.run_s(floor, first, slope, steps - 1)
+    return True
+
+
+@part
+def one_step(w: World) -> bool:
+    """Schedule and time one step; return whether anything was scheduled."""
+    st = w.st
+    preempted = st.preempted
+    # Under a threshold several prompts run at once, and can leave decodes behind them out.
+    ordered = st.threshold > 0 and (st.partials > 0 or st.late > 0)
+    batch.clear_batch(w)
+    budget = -1 if ordered else schedule_totals(w)
+    if budget < 0:
+        budget = schedule_listed(w)
+    if st.preempted == preempted:
+        admit(w, budget)
+    if st.decodes == 0 and st.batch_prefills == 0:
+        return False
+    batch.run_batch(w)
+    return True
+
+
+@part
+def notice(w: World) -> None:
+    """Schedule nothing, which takes no time: whatever went unnoticed is noticed."""
+    w.st.visible = w.st.now
+    w.st.events += 1
+    batch.release_zombies(w)
+
+
+@part
+def wake(w: World, until_s: float) -> bool:
+    """With nothing to run, move to the next arrival before `until_s`; return False if none."""
+    st = w.st
+    if st.running > 0 or st.visible < st.now:
+        notice(w)
+        return True
+    if st.head < 0 or w.requests[st.head].arrival_s >= until_s:
+        return False
+    if w.requests[st.head].arrival_s <= st.now or st.stacked > 0:
+        st.fault = 8  # known, alone, and still cannot start
+        return False
+    st.now = w.requests[st.head].arrival_s
+    st.visible = st.now
+    return True
+
+
+@part
+def next_event(w: World, until_s: float) -> bool:
+    """Run up to the next event; return False if nothing more starts before `until_s`."""
+    st = w.st
+    joins = is_waiting(w) and can_admit(w)
+    if st.decodes == 0 and st.partials == 0 and not joins:
+        return wake(w, until_s)
+    if st.now >= until_s:
+        return False
+    if st.now >= st.bin_end:
+        meter.roll_bin(w)
+    steady = st.partials == 0 and st.late == 0 and not joins
+    if steady and w.residue[st.cross] <= st.free_blocks:
+        ran = decode_run(w, until_s)
+        if not ran:
+            return False
+    else:
+        ran = one_step(w)
+    if ran:
+        batch.after_steps(w)
+    else:
+        notice(w)
+    return True
+
+
+@entry
+def advance(w: World, until_s: float) -> None:
+    """Run every step that starts before `until_s`; stop early when a probe is lost."""
+    st = w.st
+    if until_s <= st.resume:
+        return
+    while st.lost == 0 and st.fault == 0 and next_event(w, until_s):
+        if st.debug == 1:
+            st.fault = conservation_fault(w)

@@ -1,0 +1,194 @@
+"""Everything one replica's kernel reads and writes: a record of scalars and arrays of records.
+
+A *slot* is a place among the running requests. A decoding slot needs no update from step to step:
+with `start` fixed when decoding begins, it attends start + step tokens in decode step `step`.
+Field names avoid those of numpy.ndarray, which records inherit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+STATE = np.dtype(
+    [
+        # Settings, see planner.sim.settings.SchedulerSettings
+        ("max_num_batched_tokens", "i8"),
+        ("max_num_seqs", "i8"),
+        ("block_size", "i8"),
+        ("num_blocks", "i8"),
+        ("full_sequence", "i8"),
+        ("threshold", "i8"),  # long_prefill_token_threshold
+        ("threshold_needs_company", "i8"),
+        ("asynchronous", "i8"),
+        ("debug", "i8"),
+        # Physics, see planner.perf.step_cost.StepCost
+        ("kv_s", "f8"),  # full-attention groups together
+        ("pair_s", "f8"),
+        ("seq_s", "f8"),
+        ("prefix_s", "f8"),
+        ("decode_fixed_s", "f8"),
+        ("prefill_fixed_s", "f8"),
+        ("host_step_s", "f8"),
+        ("host_seq_s", "f8"),
+        ("host_prefill_s", "f8"),
+        # Clock
+        ("now", "f8"),  # when the next step starts
+        ("visible", "f8"),  # arrivals up to here are known to the scheduler
+        ("resume", "f8"),  # end of a run that was put off: nothing finishes before
+        ("bin_end", "f8"),
+        ("bin", "i8"),
+        ("step", "i8"),  # steps executed
+        ("cross", "i8"),  # (-step) mod block_size: residue class that needs a block next
+        # Who runs, who waits
+        ("head", "i8"),  # first request that was never scheduled, -1: none known
+        ("running", "i8"),  # slots in use, those of finished but unnoticed requests included
+        ("decodes", "i8"),
+        ("partials", "i8"),  # running requests whose prompt is not yet computed
+        ("partial", "i8"),  # the slot of the last of them
+        ("stacked", "i8"),  # preempted requests at the front of the waiting queue
+        ("zombies", "i8"),  # finished in the last step, unnoticed (asynchronous scheduling)
+        ("late", "i8"),  # decodes that the current or last step left out
+        ("tardy", "i8"),  # decodes of this step that the last one left out
+        ("front", "i8"),  # running list, in admission order
+        ("back", "i8"),
+        ("free_blocks", "i8"),
+        ("free_slots", "i8"),
+        ("kv_tokens", "i8"),  # tokens the decodes of the next step attend
+        ("heap_size", "i8"),
+        ("cross_size", "i8"),
+        # The batch being gathered
+        ("fresh", "i8"),  # prompts that finish in this step
+        ("batch_tokens", "i8"),
+        ("batch_prefix", "i8"),
+        ("batch_prefills", "i8"),
+        ("batch_pair_s", "f8"),
+        ("used_before", "i8"),
+        ("ran_steps", "i8"),
+        ("span", "f8"),
+        ("last_start", "f8"),
+        # Counts
+        ("events", "i8"),
+        ("preempted", "i8"),
+        ("recomputed_tokens", "i8"),
+        ("finished", "i8"),
+        ("finished_last", "i8"),  # of them, in the last executed step
+        ("max_used_blocks", "i8"),
+        ("itl_targets", "i8"),
+        ("lost", "i8"),  # 1: a probed target can no longer be met
+        ("fault", "i8"),  # debug: which conservation law broke
+    ],
+    align=True,
+)
+
+SLOT = np.dtype(
+    [
+        ("request", "i8"),
+        ("start", "i8"),  # decode: attends start + step tokens
+        ("finish_step", "i8"),  # decode: its last token comes when `step` gets here
+        ("total", "i8"),  # prefill: tokens to compute before the next output token
+        ("computed", "i8"),  # prefill: of them, done
+        ("generated", "i8"),  # prefill: output tokens given before
+        ("last_token_s", "f8"),  # prefill after preemption: when the last output token came
+        ("late_s", "f8"),  # decode: time lost since the last output token
+        ("growing", "i8"),  # decode: bit g is set while the context is inside window g
+        ("before", "i4"),
+        ("after", "i4"),
+        ("decoding", "i4"),
+        ("zombie", "i4"),
+        # Lists that happen to have as much room as there are slots; not about this slot.
+        ("vacant", "i4"),
+        ("zombie_list", "i4"),
+        ("fresh_list", "i4"),
+        ("starved_list", "i4"),
+        ("tardy_list", "i4"),
+        ("stack_request", "i4"),
+        ("stack_generated", "i8"),
+        ("stack_last_token_s", "f8"),
+    ],
+    align=True,
+)
+
+REQUEST = np.dtype(
+    [
+        ("arrival_s", "f8"),
+        ("scheduled_s", "f8"),
+        ("first_token_s", "f8"),
+        ("finish_s", "f8"),
+        ("input_tokens", "i4"),
+        ("output_tokens", "i4"),
+        ("cached_tokens", "i4"),
+        ("following", "i4"),  # next request of the same replica, -1: none known
+        ("class_id", "i4"),
+        ("window", "i4"),  # evaluation window of the arrival, -1 outside
+        ("preemptions", "i4"),
+    ],
+    align=True,
+)
+
+TABLE = np.dtype(
+    [
+        ("compute_s", "f8"),  # by scheduled tokens of a step with prefill
+        ("memory_s", "f8"),
+        ("row_s", "f8"),  # by sampled rows
+        ("floor_s", "f8"),  # by sequences of a decode-only step: it lasts
+        ("first_s", "f8"),  # max(floor_s, first_s + KV read time)
+    ],
+    align=True,
+)
+
+GROUP = np.dtype(
+    [
+        ("window", "i8"),
+        ("kv_s", "f8"),
+        ("pair_s", "f8"),
+        ("kv_tokens", "i8"),  # tokens the decodes of the next step attend in this group
+        ("growing", "i8"),  # decodes whose context is still inside the window
+    ],
+    align=True,
+)
+
+BIN = np.dtype(
+    [
+        ("end_s", "f8"),
+        ("steps", "i8"),
+        ("decode_tokens", "i8"),
+        ("prefill_tokens", "i8"),
+        ("preemptions", "i8"),
+        ("finished", "i8"),
+        ("busy_s", "f8"),
+        ("decode_seq_s", "f8"),
+        ("running_seq_s", "f8"),
+        ("used_block_s", "f8"),
+    ],
+    align=True,
+)
+
+TARGET = np.dtype([("class_id", "i8"), ("metric", "i8"), ("limit_s", "f8")], align=True)
+ITL, TTFT, TPOT, E2E = 0, 1, 2, 3  # target metrics; ITL targets come first
+
+
+class World(NamedTuple):
+    """One replica. The types are numpy's; Any because records' fields are unknown to checkers."""
+
+    st: Any  # STATE, one record
+    slots: Any  # SLOT [max_num_seqs]
+    requests: Any  # REQUEST [n]
+    table: Any  # TABLE [max_num_batched_tokens + 1]
+    groups: Any  # GROUP [window groups]
+    residue: NDArray[np.int64]  # [block_size] decodes by (start - 1) mod block_size
+    classes: NDArray[np.int64]  # decodes by class
+    heap: NDArray[np.int64]  # completions by step
+    cross_heap: NDArray[np.int64]  # window crossings by step
+    bins: Any  # BIN [time bins]
+    bin_window: NDArray[np.int64]  # [bins, classes] evaluation window, -1 outside
+    gaps: NDArray[np.int64]  # [windows, classes, GAP_BINS] gaps between tokens
+    targets: Any  # TARGET
+    tally: NDArray[np.int64]  # [targets, windows] ITL: gaps within; else violations still allowed
+
+
+def records(shape: int | tuple[int, ...], dtype: np.dtype[np.void]) -> Any:  # noqa: ANN401
+    """Return zeroed records whose fields are attributes, in numba as in plain Python."""
+    return np.zeros(shape, dtype).view(np.recarray)

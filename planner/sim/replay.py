@@ -1,0 +1,338 @@
+"""Replay a trace through replicas of one deployment: every request's times, and the targets.
+
+Every request of the trace is simulated until it finishes, so the load drains after the last
+arrival. Requests count in the evaluation window they arrive in, gaps between tokens in the window
+in which their step starts; what lies outside the windows (a lead-in, the drain) warms or empties
+the replicas and is not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.ingest.requests import Requests
+from planner.perf.step_cost import StepCost
+from planner.sim import run
+from planner.sim.kernel import world
+from planner.sim.metrics import (
+    Distribution,
+    TargetResult,
+    distribution,
+    gap_distribution,
+)
+from planner.sim.routing import ROUTINGS, assign
+from planner.sim.series import Series, cut_points, series
+from planner.sim.settings import SchedulerSettings
+from planner.sim.targets import (
+    EVERYTHING,
+    UNLIMITED,
+    Judging,
+    judging,
+    results,
+    window_of,
+)
+from planner.spec.slo import WorkloadClass
+
+REASONS = (
+    "",
+    "prompt + output exceed max_model_len",
+    "prompt + output exceed the KV cache",
+    "no prompt or no output tokens",
+)
+TOO_LONG_FOR_MODEL, TOO_LONG_FOR_KV, NO_TOKENS = 1, 2, 3
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassResult:
+    """One class over the whole trace. `itl_s` pools the gaps inside the evaluation windows."""
+
+    name: str
+    requests: int
+    rejected: int
+    preemptions: int
+    queue_s: Distribution  # arrival to first scheduling
+    ttft_s: Distribution
+    tpot_s: Distribution
+    itl_s: Distribution
+    e2e_s: Distribution
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Counts and means over all replicas and the whole replay, drain included."""
+
+    events: int  # what the simulator handled one by one; a run of equal steps is one
+    steps: int
+    preemptions: int
+    recomputed_tokens: int  # computed once, lost to preemption
+    kv_use_mean: float  # share of KV blocks held while a replica is busy
+    kv_use_max: float
+    busy: float  # share of the span in which a replica runs steps
+    queue_mean: float  # requests that wait to be scheduled first, per replica
+    span_s: float  # first arrival to last step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replay:
+    """What a simulation returns. Arrays are per request, in the trace's order.
+
+    ttft_s is arrival to first token, e2e_s arrival to last token, tpot_s is
+    (e2e − ttft)/(output − 1), NaN for one output token. Rejected requests have infinite times.
+    After an early stop (`lost`) unfinished requests have NaN.
+    """
+
+    class_names: tuple[str, ...]
+    class_id: NDArray[np.int64]
+    arrival_s: Floats
+    ttft_s: Floats
+    tpot_s: Floats
+    e2e_s: Floats
+    queue_s: Floats
+    preemptions: NDArray[np.int32]
+    replica: NDArray[np.int32]  # -1: rejected
+    rejected: NDArray[np.int8]  # index into REASONS, 0: served
+    replicas: int
+    routing: str
+    seed: int
+    lost: bool  # stopped early: a target cannot be met any more
+    totals: Totals
+    series: Series
+    gaps: NDArray[np.int64]  # [windows, classes, bins]
+    targets: tuple[TargetResult, ...]
+
+    def __len__(self) -> int:
+        return len(self.arrival_s)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every target holds in every evaluation window."""
+        return not self.lost and all(target.holds for target in self.targets)
+
+    def rejection_counts(self) -> dict[str, int]:
+        """Count rejected requests by reason."""
+        counts = np.bincount(self.rejected, minlength=len(REASONS))
+        return {REASONS[i]: int(counts[i]) for i in range(1, len(REASONS)) if counts[i]}
+
+    def classes(self) -> tuple[ClassResult, ...]:
+        """Return every class's latencies over the whole trace."""
+        return tuple(self._class(c) for c in range(len(self.class_names)))
+
+    def _class(self, c: int) -> ClassResult:
+        mine = self.class_id == c
+        served = mine & (self.rejected == 0)
+        return ClassResult(
+            name=self.class_names[c],
+            requests=int(np.count_nonzero(mine)),
+            rejected=int(np.count_nonzero(mine & (self.rejected > 0))),
+            preemptions=int(self.preemptions[mine].sum()),
+            queue_s=distribution(_known(self.queue_s[served])),
+            ttft_s=distribution(_known(self.ttft_s[mine])),
+            tpot_s=distribution(_known(self.tpot_s[mine])),
+            itl_s=gap_distribution(self.gaps[:, c].sum(axis=0)),
+            e2e_s=distribution(_known(self.e2e_s[mine])),
+        )
+
+
+def _known(values: Floats) -> Floats:
+    return values[~np.isnan(values)]
+
+
+def replay(
+    requests: Requests,
+    cost: StepCost,
+    settings: SchedulerSettings,
+    *,
+    replicas: int = 1,
+    routing: str = "random",
+    seed: int = 42,
+    classes: Sequence[WorkloadClass] = (),
+    windows: Sequence[Floats] | None = None,
+    stop_when_lost: bool = False,
+    bin_s: float = 60.0,
+    use_cached_tokens: bool = False,
+    debug: bool = False,
+) -> Replay:
+    """Replay every request of a trace through `replicas` equal replicas.
+
+    Parameters
+    ----------
+    requests
+        The trace, sorted by arrival.
+    cost
+        Step times of the deployment.
+    settings
+        Its scheduler's settings.
+    replicas, routing, seed
+        How many replicas, and what sends requests to them: "random", "round_robin" or
+        "least_loaded" (fewest unfinished requests).
+    classes
+        Targets, by the names of the trace's classes.
+    windows
+        Edges of the evaluation windows, one array for each class of the trace; by default one
+        window over everything. A target must hold in each.
+    stop_when_lost
+        Stop as soon as a TTFT, TPOT or E2E target can no longer be met.
+    bin_s
+        Resolution of `series`.
+    use_cached_tokens
+        Take each request's `cached_tokens` as found in the prefix cache (whole blocks; nothing is
+        ever evicted, every request holds its own copy); otherwise nothing is reused.
+    debug
+        Check the conservation laws after every event.
+    """
+    if routing not in ROUTINGS:
+        raise ValueError(f"routing {routing!r} is not one of {ROUTINGS}")
+    edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
+    rejected = rejections(requests, settings)
+    rules = judging(requests, rejected, classes, edges)
+    measures = _measures(requests, rules, bin_s, stop_when_lost=stop_when_lost)
+    served = np.flatnonzero(rejected == 0)
+    owner = assign(len(served), replicas, routing, seed)
+    by_owner = np.argsort(owner, kind="stable")
+    served, owner = served[by_owner], owner[by_owner]
+    hits = _hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)
+    rows = _rows(requests, served, rules.window, hits)
+    states = world.records(0, world.STATE)
+    lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
+    if not lost:
+        runner = run.run_least_loaded if routing == "least_loaded" else run.run_independent
+        states = runner(rows, owner, settings, cost, measures, replicas=replicas, debug=debug)
+        lost = bool(states.lost.any())
+    times = _times(requests, served, rows)
+    targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
+    return Replay(
+        class_names=requests.class_names,
+        class_id=requests.class_id,
+        arrival_s=requests.arrival_s,
+        ttft_s=times[world.TTFT],
+        tpot_s=times[world.TPOT],
+        e2e_s=times[world.E2E],
+        queue_s=_spread(rows.scheduled_s - rows.arrival_s, served, len(requests), np.nan),
+        preemptions=_spread(rows.preemptions, served, len(requests), 0),
+        replica=_spread(owner, served, len(requests), -1),
+        rejected=rejected,
+        replicas=replicas,
+        routing=routing,
+        seed=seed,
+        lost=lost,
+        totals=_totals(rows, states, measures, settings, replicas),
+        series=series(measures.bins, _last(states), replicas, settings.num_blocks),
+        gaps=measures.gaps,
+        targets=targets,
+    )
+
+
+def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.int8]:
+    """Return why each request is turned away (index into REASONS), 0 for the served.
+
+    The engine refuses prompt + output beyond max_model_len. The KV cache must hold all but the
+    last token, or the request could never finish.
+    """
+    total = requests.input_tokens + requests.output_tokens
+    found = np.zeros(len(requests), np.int8)
+    found[total - 1 > settings.kv_tokens] = TOO_LONG_FOR_KV
+    found[total > settings.max_model_len] = TOO_LONG_FOR_MODEL
+    found[(requests.input_tokens < 1) | (requests.output_tokens < 1)] = NO_TOKENS
+    return found
+
+
+def _measures(
+    requests: Requests, rules: Judging, bin_s: float, *, stop_when_lost: bool
+) -> run.Gauge:
+    cuts = cut_points(requests, rules.edges, bin_s)
+    starts = np.insert(cuts, 0, -np.inf)
+    measures = run.gauge(
+        np.append(cuts, np.inf),
+        np.stack([window_of(starts, own) for own in rules.edges], axis=1),
+        windows=rules.allowed.shape[1],
+        targets=[(k.class_id, k.metric, k.target.limit_s) for k in rules.targets],
+    )
+    measures.tally[:] = rules.allowed
+    if not stop_when_lost:
+        measures.tally[measures.targets.metric != world.ITL] = UNLIMITED
+    return measures
+
+
+def _hits(requests: Requests, settings: SchedulerSettings) -> NDArray[np.int64]:
+    """Return cached tokens in whole blocks."""
+    return requests.cached_tokens // settings.block_size * settings.block_size
+
+
+def _rows(
+    requests: Requests,
+    served: NDArray[np.int64],
+    window: NDArray[np.int64],
+    hits: NDArray[np.int64],
+) -> Any:  # noqa: ANN401 - records
+    """Return the served requests as the kernel's records, nothing having happened yet."""
+    rows = world.records(len(served), world.REQUEST)
+    rows.arrival_s = requests.arrival_s[served]
+    rows.input_tokens = requests.input_tokens[served]
+    rows.output_tokens = requests.output_tokens[served]
+    rows.class_id = requests.class_id[served]
+    rows.cached_tokens = hits[served]
+    rows.window = window[served]
+    rows.scheduled_s = rows.first_token_s = rows.finish_s = np.nan
+    return rows
+
+
+def _times(
+    requests: Requests,
+    served: NDArray[np.int64],
+    rows: Any,  # noqa: ANN401 - records
+) -> dict[int, Floats]:
+    """Return TTFT, TPOT and E2E of every request of the trace, infinite for the rejected."""
+    n = len(requests)
+    gaps = rows.output_tokens - 1
+    with np.errstate(invalid="ignore"):
+        tpot = (rows.finish_s - rows.first_token_s) / gaps
+    found = {
+        world.TTFT: _spread(rows.first_token_s - rows.arrival_s, served, n, np.inf),
+        world.TPOT: _spread(tpot, served, n, np.inf),
+        world.E2E: _spread(rows.finish_s - rows.arrival_s, served, n, np.inf),
+    }
+    found[world.TPOT][requests.output_tokens <= 1] = np.nan
+    return found
+
+
+def _spread(values: Any, served: NDArray[np.int64], n: int, otherwise: float) -> Any:  # noqa: ANN401
+    """Return values of the served requests in the trace's order."""
+    whole = np.full(n, otherwise, values.dtype)
+    whole[served] = values
+    return whole
+
+
+def _last(states: Any) -> float:  # noqa: ANN401 - records
+    """Return when the last replica fell idle."""
+    return float(states.now.max(initial=-np.inf))
+
+
+def _totals(
+    rows: Any,  # noqa: ANN401 - records
+    states: Any,  # noqa: ANN401 - records
+    measures: run.Gauge,
+    settings: SchedulerSettings,
+    replicas: int,
+) -> Totals:
+    span = _last(states) - float(rows.arrival_s.min()) if len(rows) and len(states) else 0.0
+    held, busy = float(measures.bins.used_block_s.sum()), float(measures.bins.busy_s.sum())
+    waited = float(np.nansum(rows.scheduled_s - rows.arrival_s))
+    there = span * replicas if span > 0.0 else np.inf
+    return Totals(
+        events=int(states.events.sum()),
+        steps=int(states.step.sum()),
+        preemptions=int(states.preempted.sum()),
+        recomputed_tokens=int(states.recomputed_tokens.sum()),
+        kv_use_mean=held / (busy * settings.num_blocks) if busy > 0.0 else 0.0,
+        kv_use_max=int(states.max_used_blocks.max(initial=0)) / settings.num_blocks,
+        busy=busy / there,
+        queue_mean=waited / there,
+        span_s=max(span, 0.0),
+    )

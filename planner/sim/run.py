@@ -1,0 +1,207 @@
+"""Join arrays, settings and physics for the kernel, and run replicas one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.perf.step_cost import StepCost
+from planner.sim.kernel import fleet, vllm_v1, world
+from planner.sim.kernel.debug import FAULTS
+from planner.sim.kernel.fleet import Fleet
+from planner.sim.kernel.meter import GAP_BINS
+from planner.sim.kernel.world import records
+from planner.sim.settings import SchedulerSettings
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def step_table(cost: StepCost) -> Any:  # noqa: ANN401 - records
+    """Return the kernel's table: step times by tokens, by rows, by decoding sequences."""
+    seqs = np.arange(cost.max_num_seqs + 1)
+    table = records(max(len(cost.memory_s), len(seqs)), world.TABLE)
+    tokens = len(cost.memory_s)
+    table.compute_s[:tokens] = cost.compute_s
+    table.memory_s[:tokens] = cost.memory_s
+    table.row_s[: len(seqs)] = cost.row_s
+    padded = cost.decode_padding[np.minimum(seqs, tokens - 1)]
+    beside = cost.row_s + cost.decode_fixed_s
+    host = cost.host_step_s + cost.host_seq_s * seqs
+    floor = cost.compute_s[padded] + beside
+    first = cost.memory_s[padded] + cost.seq_s * seqs + beside
+    if cost.async_scheduling:
+        floor = np.maximum(floor, host)
+    else:
+        floor, first = floor + host, first + host
+    table.floor_s[: len(seqs)] = floor
+    table.first_s[: len(seqs)] = first
+    return table
+
+
+def group_table(cost: StepCost, replicas: int) -> Any:  # noqa: ANN401 - records
+    """Return the window groups; full-attention groups are summed into the state instead."""
+    windowed = np.flatnonzero(cost.window_tokens > 0)
+    groups = records((replicas, len(windowed)), world.GROUP)
+    groups.window = cost.window_tokens[windowed]
+    groups.kv_s = cost.kv_s[windowed]
+    groups.pair_s = cost.pair_s[windowed]
+    return groups
+
+
+def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> Any:  # noqa: ANN401
+    """Return the records of replicas that have seen nothing yet."""
+    if cost.stages > 1 or cost.tokens_per_decode > 1:
+        raise ValueError("replay covers one pipeline stage without speculative decoding")
+    st = records(replicas, world.STATE)
+    st.max_num_batched_tokens = settings.max_num_batched_tokens
+    st.max_num_seqs = st.free_slots = settings.max_num_seqs
+    st.block_size = settings.block_size
+    st.num_blocks = st.free_blocks = settings.num_blocks
+    st.full_sequence = st.threshold_needs_company = settings.admission == "full_sequence"
+    st.threshold = settings.long_prefill_token_threshold
+    st.asynchronous = cost.async_scheduling
+    full = cost.window_tokens == 0
+    st.kv_s = cost.kv_s[full].sum()
+    st.pair_s = cost.pair_s[full].sum()
+    for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s"):
+        st[name] = getattr(cost, name)
+    for name in ("host_step_s", "host_seq_s", "host_prefill_s"):
+        st[name] = getattr(cost, name)
+    st.now = st.visible = st.resume = st.bin_end = -np.inf
+    st.bin = st.head = st.front = st.back = st.partial = -1
+    return st
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauge:
+    """What all replicas measure together."""
+
+    bins: Any  # world.BIN records
+    bin_window: Ints  # [bins, classes]
+    gaps: Ints  # [windows, classes, GAP_BINS]
+    targets: Any  # world.TARGET records, ITL targets first
+    tally: Ints  # [targets, windows]
+
+
+def gauge(
+    bin_end_s: Floats, bin_window: Ints, *, windows: int, targets: Sequence[tuple[int, int, float]]
+) -> Gauge:
+    """Return a gauge at zero; each target is (class, metric, limit), ITL targets first."""
+    bins = records(len(bin_end_s), world.BIN)
+    bins.end_s = bin_end_s
+    rows = records(len(targets), world.TARGET)
+    for k, (class_id, metric, limit_s) in enumerate(targets):
+        rows[k].class_id, rows[k].metric, rows[k].limit_s = class_id, metric, limit_s
+    return Gauge(
+        bins=bins,
+        bin_window=bin_window,
+        gaps=np.zeros((windows, bin_window.shape[1], GAP_BINS), np.int64),
+        targets=rows,
+        tally=np.zeros((len(targets), windows), np.int64),
+    )
+
+
+def new_fleet(
+    requests: Any,  # noqa: ANN401 - records
+    settings: SchedulerSettings,
+    cost: StepCost,
+    measures: Gauge,
+    *,
+    replicas: int,
+    debug: bool,
+) -> Fleet:
+    """Return idle replicas over `requests`."""
+    n = settings.max_num_seqs
+    slots = records((replicas, n), world.SLOT)
+    slots.vacant[:] = np.arange(n - 1, -1, -1)
+    groups = group_table(cost, replicas)
+    states = idle_states(settings, cost, replicas)
+    states.debug = debug
+    states.itl_targets = np.count_nonzero(measures.targets.metric == world.ITL)
+    # Preempted requests leave stale entries in a heap; a full one is compacted.
+    room = 4 * n + 64
+    return Fleet(
+        states=states,
+        slots=slots,
+        requests=requests,
+        table=step_table(cost),
+        groups=groups,
+        residue=np.zeros((replicas, settings.block_size), np.int64),
+        classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
+        heap=np.zeros((replicas, room), np.int64),
+        cross_heap=np.zeros((replicas, room * max(groups.shape[1], 1)), np.int64),
+        bins=measures.bins,
+        bin_window=measures.bin_window,
+        gaps=measures.gaps,
+        targets=measures.targets,
+        tally=measures.tally,
+    )
+
+
+def chain(requests: Any, replica_of: NDArray[np.int32], replicas: int) -> Ints:  # noqa: ANN401
+    """Link each replica's requests in their order; return each replica's first (-1: none)."""
+    order = np.argsort(replica_of, kind="stable")
+    owner = replica_of[order]
+    requests.following = -1
+    same = owner[1:] == owner[:-1]
+    requests.following[order[:-1][same]] = order[1:][same]
+    heads = np.full(replicas, -1, np.int64)
+    starts = np.flatnonzero(np.concatenate(([True], ~same)))[: len(order)]
+    heads[owner[starts]] = order[starts]
+    return heads
+
+
+def _checked(states: Any) -> Any:  # noqa: ANN401 - records
+    """Raise if a conservation law broke: a defect of the simulator, never of its input."""
+    if states.fault.any():
+        raise AssertionError(f"replay broke a conservation law: {FAULTS[states.fault.max()]}")
+    return states
+
+
+def run_independent(
+    requests: Any,  # noqa: ANN401 - records
+    replica_of: NDArray[np.int32],
+    settings: SchedulerSettings,
+    cost: StepCost,
+    measures: Gauge,
+    *,
+    replicas: int,
+    debug: bool = False,
+) -> Any:  # noqa: ANN401 - records
+    """Run replicas that know nothing of each other; stop at the first that loses a target.
+
+    Return the final state of each replica that ran.
+    """
+    done = []
+    for head in chain(requests, replica_of, replicas):
+        alone = new_fleet(requests, settings, cost, measures, replicas=1, debug=debug)
+        alone.states.head = head
+        vllm_v1.advance(fleet.member(alone, 0), np.inf)
+        done.append(_checked(alone.states))
+        if alone.states[0].lost:
+            break
+    return np.concatenate(done).view(np.recarray)
+
+
+def run_least_loaded(
+    requests: Any,  # noqa: ANN401 - records
+    replica_of: NDArray[np.int32],
+    settings: SchedulerSettings,
+    cost: StepCost,
+    measures: Gauge,
+    *,
+    replicas: int,
+    debug: bool = False,
+) -> Any:  # noqa: ANN401 - records
+    """Run replicas behind a least-loaded router, which fills `replica_of`."""
+    requests.following = -1
+    together = new_fleet(requests, settings, cost, measures, replicas=replicas, debug=debug)
+    fleet.run_least_loaded(
+        together, np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64), replica_of
+    )
+    return _checked(together.states)

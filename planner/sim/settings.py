@@ -1,0 +1,90 @@
+"""The scheduler settings that a replay obeys, under the engine's own names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.errors import InputError, Problem
+from planner.perf.memory_types import MemoryBudget
+from planner.spec.deployment import Deployment
+from planner.spec.engine import Engine
+
+POLICY = "vllm_v1"
+ADMISSIONS = ("chunk", "full_sequence")
+NULL_BLOCKS = 1  # vLLM keeps block 0 for padding
+MAX_SLOTS = 1 << 14  # what the kernel's packed heap entries can address
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerSettings:
+    """Settings of one replica's scheduler.
+
+    `num_blocks` are the blocks requests can use, the engine's null block excluded. `admission`
+    says what must be free before a waiting request starts: the blocks of its first chunk
+    ("chunk", vLLM 0.11) or of its whole current sequence ("full_sequence", since 0.19).
+    Whether stepping is asynchronous is the StepCost's to say.
+    """
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    max_model_len: int
+    num_blocks: int
+    block_size: int = 16
+    admission: str = "full_sequence"
+    long_prefill_token_threshold: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse settings with which the engine would not start."""
+        if self.admission not in ADMISSIONS:
+            raise ValueError(f"admission {self.admission!r} is not one of {ADMISSIONS}")
+        if self.max_num_batched_tokens < self.max_num_seqs:
+            raise ValueError("max_num_batched_tokens must be at least max_num_seqs")
+        if not 1 <= self.max_num_seqs <= MAX_SLOTS:
+            raise ValueError(f"max_num_seqs must lie between 1 and {MAX_SLOTS}")
+        if self.block_size < 1 or self.num_blocks < 1 or self.long_prefill_token_threshold < 0:
+            raise ValueError(
+                "block_size and num_blocks must be positive, the threshold not negative"
+            )
+
+    @classmethod
+    def of(cls, deployment: Deployment, engine: Engine, memory: MemoryBudget) -> SchedulerSettings:
+        """Return the settings of a deployment with the KV cache that `memory` leaves it.
+
+        Raises
+        ------
+        InputError
+            Replay does not know the engine's policy, or cannot follow what the deployment asks for.
+        """
+        problems = _unknown(deployment, engine)
+        if problems:
+            raise InputError(problems)
+        return cls(
+            max_num_batched_tokens=deployment.max_num_batched_tokens,
+            max_num_seqs=deployment.max_num_seqs,
+            max_model_len=deployment.max_model_len,
+            num_blocks=memory.num_blocks - NULL_BLOCKS,
+            block_size=memory.block_tokens,
+            admission=engine.admission,
+        )
+
+    @property
+    def kv_tokens(self) -> int:
+        """Tokens the KV cache holds."""
+        return self.num_blocks * self.block_size
+
+
+def _unknown(deployment: Deployment, engine: Engine) -> list[Problem]:
+    """Return what keeps this deployment from being replayed."""
+    found = []
+    if engine.policy != POLICY:
+        hint = f"replay knows {POLICY}; for this engine the closed forms apply"
+        found.append(
+            Problem(message=f"{engine.id} schedules by the policy {engine.policy}", hint=hint)
+        )
+    if deployment.pipeline_parallel_size > 1:
+        hint = "use tensor parallelism alone, or the closed forms"
+        found.append(Problem(message="replay covers one pipeline stage", hint=hint))
+    if deployment.num_speculative_tokens:
+        hint = "set num_speculative_tokens to 0, or use the closed forms"
+        found.append(Problem(message="replay covers decoding without speculation", hint=hint))
+    return found

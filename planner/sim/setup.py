@@ -1,0 +1,91 @@
+"""One deployment, ready to be replayed: from catalogue names to physics and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from planner.errors import InfeasibleError
+from planner.perf.calibrations import calibration
+from planner.perf.compile import compile_step_cost
+from planner.perf.formats import half_precision
+from planner.perf.memory import memory_budget
+from planner.perf.memory_types import MemoryBudget
+from planner.perf.step_cost import StepCost
+from planner.sim.settings import SchedulerSettings
+from planner.spec.catalog import batch_default
+from planner.spec.deployment import Deployment
+from planner.spec.engine import Engine
+from planner.spec.gpu import Gpu
+from planner.spec.model import Model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """What a replay of one deployment needs."""
+
+    deployment: Deployment
+    memory: MemoryBudget
+    cost: StepCost
+    settings: SchedulerSettings
+
+
+def deployment_of(
+    model: Model, gpu: Gpu, engine: Engine, chosen: Mapping[str, object]
+) -> Deployment:
+    """Return the engine's defaults on this GPU with the `chosen` fields of Deployment instead."""
+    half = half_precision(gpu)
+    default = batch_default(engine, gpu)
+    published = half if model.weight_dtype in ("bf16", "fp16") else model.weight_dtype
+    base = Deployment(
+        gpu=gpu.id,
+        model=model.id,
+        engine=engine.id,
+        engine_version=engine.version,
+        weight_dtype=published,
+        kv_cache_dtype=half,
+        max_num_batched_tokens=default.max_num_batched_tokens,
+        max_num_seqs=default.max_num_seqs,
+        max_model_len=model.max_model_len,
+        gpu_memory_utilization=engine.memory.gpu_memory_utilization,
+        block_size=engine.block_tokens,
+        enable_prefix_caching=engine.prefix_caching_default,
+        async_scheduling=engine.async_scheduling,
+    )
+    return replace(base, **{k: v for k, v in chosen.items() if v is not None})  # type: ignore[arg-type]
+
+
+def ready(
+    model: Model,
+    gpu: Gpu,
+    engine: Engine,
+    deployment: Deployment,
+    *,
+    ideal: bool = False,
+) -> Ready:
+    """Compile a deployment's physics and settings.
+
+    A KV cache too small for one request of max_model_len shortens max_model_len to what fits, as
+    the engine's own automatic setting does.
+
+    Raises
+    ------
+    InputError
+        Replay does not know the engine's policy or a feature the deployment uses.
+    InfeasibleError
+        The model leaves no memory for a KV cache.
+    """
+    memory = memory_budget(model, gpu, engine, deployment)
+    if not memory.fits:
+        raise InfeasibleError(
+            f"{model.id} does not fit on {deployment.gpus} × {gpu.id}: no memory is left for KV",
+            nearest="raise --tensor-parallel-size, or take a GPU with more memory",
+        )
+    settings = SchedulerSettings.of(deployment, engine, memory)
+    longest = min(deployment.max_model_len, settings.kv_tokens)
+    return Ready(
+        deployment=replace(deployment, max_model_len=longest),
+        memory=memory,
+        cost=compile_step_cost(model, gpu, engine, calibration(gpu, ideal), deployment),
+        settings=replace(settings, max_model_len=longest),
+    )

@@ -1,0 +1,103 @@
+"""Throughput of the replay. Run by `make bench`; the printed line is the record.
+
+The physics is a fixed round-number model of an 8B model on one H200, so that the figure moves only
+with the simulator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sim_cases import requests_of
+
+from planner.perf.step_cost import StepCost
+from planner.sim.replay import replay
+from planner.sim.settings import SchedulerSettings
+
+pytestmark = pytest.mark.bench
+
+SETTINGS = SchedulerSettings(
+    max_num_batched_tokens=8192, max_num_seqs=1024, max_model_len=131_072, num_blocks=52_000
+)
+
+
+def cost_8b():
+    """16 GB of weights and 131,072 B of KV a token at 4.8 TB/s; 2 ms of host, overlapped."""
+    n = np.arange(8193)
+    sizes = np.array([1, 2, 4, *range(8, 256, 8), *range(256, 513, 16)])
+    padded = np.where(n <= 512, sizes[np.minimum(np.searchsorted(sizes, n), len(sizes) - 1)], n)
+    return StepCost(
+        max_num_batched_tokens=8192,
+        max_num_seqs=1024,
+        tokens_per_decode=1,
+        compute_s=np.zeros(8193),
+        memory_s=np.maximum(16e9 / 4.1e12, 16e9 * n / 690e12) + 2e-3,
+        decode_padding=padded,
+        row_s=1e-6 * np.arange(1025),
+        kv_s=np.array([131_072 / 3.8e12]),
+        window_tokens=np.zeros(1, np.int64),
+        seq_s=1e-6,
+        pair_s=np.array([4 * 32 * 128 * 32 / 500e12]),
+        prefix_s=131_072 / 4e12,
+        decode_fixed_s=1e-4,
+        prefill_fixed_s=3e-4,
+        host_step_s=2e-3,
+        host_seq_s=5e-6,
+        host_prefill_s=1e-3,
+        async_scheduling=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def day(shared: Path):
+    """The ServeGen day: 1.38 million reasoning requests."""
+    import polars as pl
+
+    file = shared / "traces" / "servegen" / "servegen_deepseek-r1_1day_full.parquet"
+    if not file.is_file():
+        pytest.skip("needs the ServeGen day")
+    rows = pl.read_parquet(file, columns=["timestamp", "input_tokens", "output_tokens"])
+    arrival, prompt, output = (rows[name].to_numpy() for name in rows.columns)
+    return requests_of(arrival - arrival[0], prompt, output)
+
+
+def report(benchmark, name, done, requests):
+    seconds = benchmark.stats.stats.min if benchmark.stats else float("nan")
+    events = done.totals.events
+    print(
+        f"\n{name}: {requests:,} requests, {events:,} events ({events / requests:.2f} a request), "
+        f"{done.totals.preemptions / requests:.2f} preemptions a request, {seconds:.3f} s, "
+        f"{requests / seconds:,.0f} requests/s, {events / seconds:,.0f} events/s"
+    )
+
+
+@pytest.mark.parametrize("routing", ["random", "least_loaded"])
+def test_a_day_through_twelve_replicas(benchmark, day, routing):
+    done = benchmark.pedantic(
+        replay,
+        args=(day, cost_8b(), SETTINGS),
+        kwargs={"replicas": 12, "routing": routing},
+        rounds=3,
+        warmup_rounds=1,
+    )
+    report(benchmark, f"ServeGen day, 12 replicas, {routing}", done, len(day))
+    assert not np.isnan(done.e2e_s).any()
+    # More events than this would hide a slower algorithm behind a faster machine.
+    assert done.totals.events / len(day) < 4.5
+
+
+@pytest.mark.parametrize(("blocks", "name"), [(3500, "some"), (1500, "heavy")])
+def test_a_day_with_preemption(benchmark, day, blocks, name):
+    tight = replace(SETTINGS, num_blocks=blocks, max_model_len=blocks * 16, admission="chunk")
+    done = benchmark.pedantic(
+        replay,
+        args=(day, cost_8b(), tight),
+        kwargs={"replicas": 14},
+        rounds=1,
+        warmup_rounds=0,
+    )
+    report(benchmark, f"ServeGen day, {name} preemption", done, len(day))
+    assert done.totals.preemptions > 0

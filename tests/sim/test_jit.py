@@ -1,0 +1,116 @@
+"""Compiled and plain kernels agree, and an edited kernel is never mistaken for a cached one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from planner.sim import jit
+
+HERE = Path(__file__).resolve().parent
+
+PLAIN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import numba
+from sim_cases import case
+from planner.sim.replay import replay
+print(bool(numba.config.DISABLE_JIT), file=sys.stderr)
+for seed in range(8):
+    one = case(seed, tight=seed % 2 == 1, threshold=seed % 3 == 1, windows=seed % 3,
+               asynchronous=seed % 2 == 0, ideal=seed == 5, most=25)
+    for routing in ("random", "least_loaded"):
+        done = replay(one.trace, one.cost, one.settings, replicas=2, routing=routing, debug=True)
+        for values in (done.ttft_s, done.e2e_s, done.queue_s, done.preemptions, done.replica,
+                       done.series.kv_use, done.gaps[done.gaps > 0]):
+            print([float(x).hex() for x in values])
+"""
+
+
+def run(code, *arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, **environment},
+        cwd=HERE.parent.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+
+def test_the_same_bytes_without_numba():
+    """NUMBA_DISABLE_JIT=1 runs the kernel as plain Python: every bit of every time is equal."""
+    plain, compiled = run(PLAIN, HERE, NUMBA_DISABLE_JIT="1"), run(PLAIN, HERE)
+    assert (plain.stderr.strip(), compiled.stderr.strip()) == ("True", "False")
+    assert plain.stdout == compiled.stdout
+    assert len(plain.stdout.splitlines()) == 8 * 2 * 7
+
+
+CALL = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import outer
+print(outer.twice(5), sum(outer.twice.stats.cache_hits.values()))
+"""
+OUTER = """
+from pathlib import Path
+from planner.sim.jit import Compiler
+from inner import step
+COMPILER = Compiler(Path(__file__).parent)
+
+@COMPILER.entry
+def twice(x):
+    return 2 * step(x)
+"""
+INNER = """
+from pathlib import Path
+from planner.sim.jit import Compiler
+
+@Compiler(Path(__file__).parent).part
+def step(x):
+    return x + {by}
+"""
+
+
+def test_an_edit_in_a_callee_is_noticed(tmp_path):
+    """numba alone would serve `twice` from its cache with the old `step` inside."""
+    kernels = tmp_path / "kernels"
+    kernels.mkdir()
+    (kernels / "outer.py").write_text(OUTER)
+
+    def call(by):
+        (kernels / "inner.py").write_text(INNER.format(by=by))
+        return run(CALL, kernels, NUMBA_CACHE_DIR=str(tmp_path / "cache")).stdout.split()
+
+    assert call(1) == ["12", "0"]
+    assert call(1) == ["12", "1"]
+    assert call(3) == ["16", "0"]
+
+
+def test_the_cache_folder_is_named_by_the_sources(tmp_path, monkeypatch):
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "a.py").write_text("x = 1\n")
+    before = jit.cache_dir(tmp_path)
+    assert before.parent == tmp_path / "llm-trace-planner"
+    (tmp_path / "a.py").write_text("x = 2\n")
+    assert jit.cache_dir(tmp_path) != before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_without_a_writable_folder_kernels_still_compile(tmp_path, monkeypatch):
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o500)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(locked))
+    kernels = jit.Compiler(Path(jit.__file__).parent / "kernel")
+    assert not kernels.cached
+    assert kernels.entry(abs_of)(-3) == 3
+
+
+def abs_of(x):
+    return x if x > 0 else -x
