@@ -1,0 +1,258 @@
+"""recommend(): request logs in, a plan out. The stages in one function, and the Python API."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import planner
+from planner.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from planner.ingest.report import IngestReport
+    from planner.profile.types import TraceProfile
+    from planner.solve.case import Case
+    from planner.solve.plan import IngestSummary, Plan, Provenance
+    from planner.spec.gpu import Gpu
+    from planner.spec.slo import Slo
+
+Progress = Callable[[str], None]
+
+LIBRARIES = ("duckdb", "jinja2", "numba", "numpy", "polars", "scipy")
+FOLDER_SIZE = 1 << 20  # bytes read at once when hashing
+
+
+def recommend(
+    traces: Sequence[str],
+    gpus: Sequence[str],
+    slo_file: Path,
+    *,
+    output: Path | None = None,
+    fmt: str | None = None,
+    model: str | None = None,
+    name: str | None = None,
+    progress: Progress = lambda _: None,
+) -> Plan:
+    """Return the recommendation for a trace, and write its report where `output` says.
+
+    Parameters
+    ----------
+    traces
+        Files, directories or globs of one log format.
+    gpus
+        Catalogue ids or aliases; with several, each is solved and the cheapest plan wins.
+    slo_file
+        What the service must promise.
+    output
+        Directory of the report; None writes none.
+    fmt
+        Log format, instead of detecting it.
+    model
+        Overrides the model that slo.yaml names.
+    name
+        Name of the plan; by default trace and GPU as typed.
+    progress
+        Called with each stage.
+
+    Raises
+    ------
+    InputError
+        Something declared is wrong, or the report cannot be written.
+    InfeasibleError
+        No configuration fits or holds.
+    """
+    from planner.ingest.load import load_trace
+    from planner.profile.profile import profile_requests
+    from planner.report.render import write_report
+    from planner.solve.recommend import Context, solve
+    from planner.spec.slo_file import load_slo
+
+    if output is not None:
+        check_writable(output)
+    slo = load_slo(slo_file)
+    if model is not None:
+        slo = replace(slo, model=model)
+    parts = _gpus(gpus, slo)
+    progress("reading the trace")
+    trace = load_trace(list(traces), fmt=fmt, classes=slo.classes)
+    progress("profiling")
+    profile = profile_requests(trace.requests)
+    case = _case(slo, parts, trace.requests, profile)
+    context = Context(
+        name=name or plan_name(traces, gpus),
+        ingest=_summary(trace.report),
+        slo=_declared(slo),
+        warnings=(*slo.warnings, *_cautions(profile, slo)),
+        provenance=_provenance(traces, gpus, slo_file, trace.report.files, case, fmt, model),
+    )
+    plan = solve(case, context, progress)
+    if output is not None:
+        progress("writing the report")
+        write_report(plan, output)
+    return plan
+
+
+def plan_name(traces: Sequence[str], gpus: Sequence[str]) -> str:
+    """Return the name of a plan: the first trace's stem and the GPUs as typed.
+
+    >>> plan_name(["traces/week42.parquet"], ["h100", "l40s"])
+    'week42-h100-l40s'
+    """
+    stem = Path(traces[0]).name.split(".")[0] or "trace"
+    safe = "".join(c if c.isalnum() or c in "-_" else "-" for c in "-".join([stem, *gpus]))
+    return safe.strip("-") or "plan"
+
+
+def check_writable(directory: Path) -> None:
+    """Raise an InputError now if the report could not be written there at the end."""
+    existing = directory
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    problem = None
+    if not existing.is_dir():
+        problem = f"{existing.name or existing} is not a directory"
+    elif not os.access(existing, os.W_OK | os.X_OK):
+        problem = "no permission to write here"
+    if problem:
+        raise InputError(
+            Problem(
+                message=problem,
+                file=str(directory),
+                hint="choose a directory you may write to with --output",
+            )
+        )
+
+
+def _gpus(names: Sequence[str], slo: Slo) -> tuple[Gpu, ...]:
+    """Return the GPUs asked for, each once; all problems of all names together."""
+    from planner.spec import catalog
+
+    found: dict[str, Gpu] = {}
+    problems: list[Problem] = []
+    for name in names:
+        try:
+            gpu = catalog.gpu(name)
+        except InputError as error:
+            problems += error.problems
+            continue
+        if slo.gpus and gpu.id not in {catalog.gpu(allowed).id for allowed in slo.gpus}:
+            allowed = ", ".join(slo.gpus)
+            problems.append(
+                Problem(
+                    message=f"{gpu.id} is not among the GPUs that slo.yaml allows",
+                    file=slo.file,
+                    path="gpus",
+                    hint=f"allowed: {allowed}",
+                )
+            )
+        found[gpu.id] = gpu
+    if problems:
+        raise InputError(problems)
+    if not found:
+        raise InputError(Problem(message="no GPU given", hint="name one with --gpu, e.g. h100"))
+    return tuple(found.values())
+
+
+def _case(slo: Slo, gpus: tuple[Gpu, ...], requests: object, profile: TraceProfile) -> Case:
+    from planner.ingest.requests import Requests
+    from planner.perf.calibrations import calibration
+    from planner.solve.case import Case
+    from planner.spec import catalog
+
+    assert isinstance(requests, Requests)
+    return Case(
+        model=catalog.model(slo.model),
+        engine=catalog.engine(slo.engine, slo.engine_version),
+        gpus=gpus,
+        calibrations={gpu.id: calibration(gpu) for gpu in gpus},
+        slo=slo,
+        requests=requests,
+        profile=profile,
+    )
+
+
+def _declared(slo: Slo) -> dict[str, object]:
+    """Return what slo.yaml says, defaults filled in, as plain data."""
+    told = ("file", "defaulted", "warnings")  # have places of their own in a plan
+    return {key: value for key, value in asdict(slo).items() if key not in told}
+
+
+def _summary(report: IngestReport) -> IngestSummary:
+    from planner.solve.plan import IngestSummary
+
+    return IngestSummary(
+        files=tuple(shown(file) for file in report.files),
+        format=report.format,
+        format_reason=report.format_reason,
+        time_unit=report.time_unit,
+        assumptions=report.assumptions,
+        rows_read=report.rows_read,
+        rows_used=report.rows_used,
+        rejected=report.rejected,
+        flagged=report.flagged,
+    )
+
+
+def _cautions(profile: TraceProfile, slo: Slo) -> tuple[str, ...]:
+    from planner.profile.cautions import cautions
+
+    return tuple(cautions(profile, min_requests=slo.min_requests_per_window))
+
+
+def shown(path: str) -> str:
+    """Return a path as a plan may show it: as typed, without the folders of an absolute one.
+
+    >>> shown("traces/week42.parquet"), shown("/home/me/log.csv")
+    ('traces/week42.parquet', 'log.csv')
+    """
+    return Path(path).name if Path(path).is_absolute() else Path(path).as_posix()
+
+
+def _provenance(
+    traces: Sequence[str],
+    gpus: Sequence[str],
+    slo_file: Path,
+    files: Sequence[str],
+    case: Case,
+    fmt: str | None,
+    model: str | None,
+) -> Provenance:
+    from planner.solve.plan import Provenance
+
+    argv = ["planner", "recommend"]
+    for trace in traces:
+        argv += ["--trace", shown(trace)]
+    argv += ["--gpu", ",".join(gpus), "--slo", shown(str(slo_file))]
+    argv += ["--format", fmt] if fmt else []
+    argv += ["--model", shown(model)] if model else []
+    entries = {
+        f"models/{case.model.id}": case.model,
+        f"engines/{case.engine.id}-{case.engine.version}": case.engine,
+        **{f"gpus/{gpu.id}": gpu for gpu in case.gpus},
+        **{f"calibration/{key}": value for key, value in case.calibrations.items()},
+    }
+    return Provenance(
+        command=shlex.join(argv),
+        planner_version=planner.__version__,
+        inputs_sha256={shown(file): _file_sha256(Path(file)) for file in (*files, str(slo_file))},
+        catalogue_sha256={
+            name: hashlib.sha256(repr(entry).encode()).hexdigest()
+            for name, entry in entries.items()
+        },
+        library_versions={library: version(library) for library in LIBRARIES},
+        seed=case.slo.seed,
+    )
+
+
+def _file_sha256(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(FOLDER_SIZE):
+            digest.update(block)
+    return digest.hexdigest()

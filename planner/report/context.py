@@ -1,0 +1,213 @@
+"""What report.md's templates see besides the plan: lookups into it, nothing computed anew."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from planner.profile.types import ClassProfile
+from planner.report import format as fmt
+from planner.report.operations import load_test_argv, metric_names, shell
+from planner.report.sentences import by_section
+from planner.solve.plan import ChunkPoint, Plan, Sensitivity
+
+# How slo.yaml spells what the solver holds flat.
+SPELLING = {
+    "engine": "engine.name",
+    "engine_version": "engine.version",
+    "current_gpus": "current.gpus",
+    "current_replicas": "current.replicas",
+}
+EQUATION_TOLERANCE = 0.01  # an equation is printed only where it gives the plan's value
+
+
+def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
+    """Return the variables of templates/report.md.j2."""
+    current = current_gpus(plan)
+    chosen = [
+        row
+        for row in plan.surge.budgets
+        if row.max_num_batched_tokens == plan.deployment.max_num_batched_tokens
+    ]
+    return {
+        "plan": plan,
+        "figures": figures,
+        "sentences": by_section(plan),
+        "said": {finding.id for finding in plan.findings},
+        "binding": next((row for row in plan.latency if row.binds), None),
+        "missed": [row for row in plan.latency if not row.holds],
+        "raising": raising(plan),
+        "current_gpus": current,
+        "gpu_delta": None if current is None else plan.gpus.value - current,
+        "gpus_compared": len({plan.deployment.gpu, *(a.deployment.gpu for a in plan.alternatives)}),
+        "chosen_budget": chosen[0] if chosen else None,
+        "sample_rate": plan.slo.get("sample_rate", 1.0),
+        "window_s": plan.slo.get("evaluation_window_s", 3600.0),
+        "class_rows": class_rows(plan),
+        "reuse_shares": reuse_shares(plan),
+        "chunk_rows": chunk_rows(plan),
+        "balance_equation": balance_equation(plan),
+        "launch_text": shell(plan.launch),
+        "load_test": shell(load_test_argv(plan)),
+        "metrics": metric_names(plan.deployment.engine),
+        "slo_rows": list(slo_rows(plan)),
+        "origin": _origin(plan),
+        "declared": _declared(plan),
+    }
+
+
+def current_gpus(plan: Plan) -> int | None:
+    """Return the GPUs that run today, where slo.yaml declares them."""
+    current = plan.slo.get("current")
+    nested = current.get("gpus") if isinstance(current, Mapping) else None
+    value = plan.slo.get("current_gpus") if nested is None else nested
+    return value if isinstance(value, int) else None
+
+
+def raising(plan: Plan) -> list[Sensitivity]:
+    """Return the flips that need more GPUs or leave no plan, each assumption at its worst."""
+    worst: dict[str, Sensitivity] = {}
+    for row in sorted(plan.sensitivity, key=_gpus, reverse=True):
+        if row.flips and _gpus(row) > plan.gpus.value:
+            worst.setdefault(row.assumption, row)
+    return list(worst.values())
+
+
+def lowering(plan: Plan) -> list[Sensitivity]:
+    """Return the flips that need fewer GPUs, the largest saving first."""
+    rows = [row for row in plan.sensitivity if row.flips and _gpus(row) < plan.gpus.value]
+    return sorted(rows, key=_gpus)
+
+
+def _gpus(row: Sensitivity) -> float:
+    return math.inf if row.gpus is None else row.gpus
+
+
+def slo_rows(plan: Plan) -> Iterator[tuple[str, object, bool]]:
+    """Yield (dotted path, value, whether it is a default) of everything slo.yaml may say."""
+    for path, value in _leaves(plan.slo, ""):
+        written = SPELLING.get(path, path)
+        if value is not None or _is_default(written, plan):
+            yield written, value, _is_default(written, plan)
+
+
+def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield every leaf of a nested mapping; entries of a list of mappings go by their name."""
+    if isinstance(value, Mapping) and set(value) == {"metric", "percentile", "limit_s"}:
+        yield f"{path}.{value['metric']}.{fmt.percentile(value['percentile'])}", value["limit_s"]
+    elif isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _leaves(item, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
+        for item in value:
+            named = dict(item) if isinstance(item, Mapping) else {"": item}
+            name = named.pop("name", "")  # shown in the path instead
+            yield from _leaves(named, f"{path}.{name}" if name else path)
+    else:
+        yield path, value
+
+
+def _is_default(path: str, plan: Plan) -> bool:
+    return any(path == left or path.startswith(f"{left}.") for left in plan.defaulted)
+
+
+def _origin(plan: Plan) -> Callable[[str], str]:
+    def origin(path: str) -> str:
+        """Return where a value of slo.yaml comes from."""
+        return "default" if _is_default(path, plan) else "slo.yaml"
+
+    return origin
+
+
+def _declared(plan: Plan) -> Callable[[str], bool]:
+    def declared(path: str) -> bool:
+        """Whether slo.yaml names a value (an empty list names none)."""
+        return bool(plan.slo.get(path)) and not _is_default(path, plan)
+
+    return declared
+
+
+def class_rows(plan: Plan) -> list[tuple[str, ClassProfile]]:
+    """Return the rows of the demand table; a total only where it differs from the one class."""
+    rows = [(each.name, each) for each in plan.profile.classes]
+    return rows if len(rows) == 1 else [*rows, ("all", plan.profile.total)]
+
+
+def reuse_shares(plan: Plan) -> list[tuple[str, float]]:
+    """Return (cache size, share of input tokens found), small caches first."""
+    reuse = plan.profile.total.reuse
+    if reuse is None:
+        return []
+    sizes = {
+        math.inf if k == "inf" else float(k): v for k, v in reuse.hit_share_by_cache_blocks.items()
+    }
+    return [("unlimited" if math.isinf(k) else fmt.count(k), sizes[k]) for k in sorted(sizes)]
+
+
+def chunk_rows(plan: Plan) -> list[tuple[str, ChunkPoint]]:
+    """Return the curve's points nearest to the chunks the report speaks of, each once."""
+    chunk = plan.chunk
+    reserve = chunk.chosen_flag_tokens - chunk.chosen_tokens
+    wanted = (
+        ("chosen", chunk.chosen_tokens),
+        ("C*", chunk.balance_chunk_tokens),
+        ("smallest allowed", chunk.low_tokens),
+        ("largest allowed", chunk.high_tokens),
+        ("engine default", chunk.default_flag_tokens - reserve),
+    )
+    rows: dict[int, tuple[str, ChunkPoint]] = {}
+    for label, tokens in wanted:
+        point = None if tokens is None else _nearest(plan, tokens)
+        if point is not None and point.chunk_tokens not in rows:
+            near = tokens is not None and abs(point.chunk_tokens - tokens) >= 1
+            rows[point.chunk_tokens] = (f"near {label}" if near else label, point)
+    return [rows[tokens] for tokens in sorted(rows)]
+
+
+def balance_equation(plan: Plan) -> str:
+    """Return C* with its numbers, in the first form that gives the plan's value.
+
+    R·(1 + D·S·k/(2P)) − D holds for dense 16-bit weights, where weight bytes are 2P and the ratio
+    of KV to weight bytes is the ratio of their reading times. Elsewhere (fp8, int4, mixture of
+    experts) the compute line through a point of the curve is set equal to the floor.
+    """
+    chunk = plan.chunk
+    value = chunk.balance_chunk_tokens
+    decode_tokens = chunk.balance_flag_tokens - value
+    answer = f"= {fmt.count(value)}"
+    textbook = (
+        chunk.ridge_flops_per_byte * (1 + chunk.floor_kv_s / chunk.floor_weights_s) - decode_tokens
+        if chunk.floor_weights_s > 0
+        else math.nan
+    )
+    if _agrees(textbook, value):
+        return (
+            "C* = R·(1 + D·S·k/(2P)) − D\n"
+            f"   = {fmt.significant(chunk.ridge_flops_per_byte, 4)}"
+            f"·(1 + {_ms(chunk.floor_kv_s)}/{_ms(chunk.floor_weights_s)})"
+            f" − {fmt.significant(decode_tokens)} {answer}"
+        )
+    point = _nearest(plan, value)
+    if point is not None:
+        held = point.chunk_tokens + decode_tokens
+        if _agrees(chunk.memory_floor_s * held / point.compute_s - decode_tokens, value):
+            return (
+                "C* = floor·(C + D)/compute(C + D) − D\n"
+                f"   = {_ms(chunk.memory_floor_s)}·{fmt.count(held)}/{_ms(point.compute_s)}"
+                f" − {fmt.significant(decode_tokens)} {answer}"
+            )
+    return f"C* {answer}"
+
+
+def _nearest(plan: Plan, tokens: float) -> ChunkPoint | None:
+    points = [point for point in plan.chunk.curve if point.compute_s > 0]
+    return min(points, key=lambda point: abs(point.chunk_tokens - tokens), default=None)
+
+
+def _agrees(candidate: float, value: float) -> bool:
+    return abs(candidate - value) <= EQUATION_TOLERANCE * max(1.0, abs(value))
+
+
+def _ms(value: float) -> str:
+    return f"{fmt.significant(value * 1e3, 4)} ms"

@@ -1,0 +1,97 @@
+"""What the reader runs and watches: load-test command and metric names, in the engine's own words.
+
+Sources: vLLM `vllm/v1/metrics/loggers.py` and `vllm bench serve`; SGLang `docs/references/
+production_metrics` and `sglang.bench_serving`; read November 2026.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Mapping
+
+from planner.report import format as fmt
+from planner.solve.plan import Plan
+
+TEST_S = 600.0  # length of the load test: long enough for p99 at a few requests a second
+
+METRIC_NAMES: Mapping[str, Mapping[str, str]] = {
+    "vllm": {
+        "running": "vllm:num_requests_running",
+        "waiting": "vllm:num_requests_waiting",
+        "kv_use": "vllm:kv_cache_usage_perc",
+        "preemptions": "vllm:num_preemptions_total",
+        "prompt_tokens": "vllm:prompt_tokens_total",
+        "prefix_hits": "vllm:prefix_cache_hits_total / vllm:prefix_cache_queries_total",
+        "ttft_s": "vllm:time_to_first_token_seconds",
+        "tpot_s": "vllm:request_time_per_output_token_seconds",
+        "itl_s": "vllm:inter_token_latency_seconds",
+        "e2e_s": "vllm:e2e_request_latency_seconds",
+    },
+    "sglang": {
+        "running": "sglang:num_running_reqs",
+        "waiting": "sglang:num_queue_reqs",
+        "kv_use": "sglang:token_usage",
+        "preemptions": "sglang:num_retracted_reqs",
+        "prompt_tokens": "sglang:prompt_tokens_total",
+        "prefix_hits": "sglang:cache_hit_rate",
+        "ttft_s": "sglang:time_to_first_token_seconds",
+        "tpot_s": "sglang:inter_token_latency_seconds",
+        "itl_s": "sglang:inter_token_latency_seconds",
+        "e2e_s": "sglang:e2e_request_latency_seconds",
+    },
+}
+
+
+def metric_names(engine: str) -> Mapping[str, str]:
+    """Return what the engine calls each quantity; empty for an engine nobody has looked up."""
+    return METRIC_NAMES.get(engine, {})
+
+
+def load_test_argv(plan: Plan) -> tuple[str, ...]:
+    """Return a load test of one replica: the trace's mean lengths at the plan's rate."""
+    rate = plan.replica_terms.capacity_requests_per_s
+    total = plan.profile.total
+    prompts = max(100, math.ceil(rate * TEST_S / 100) * 100) if math.isfinite(rate) else 100
+    percentiles = sorted({row.percentile for row in plan.latency})
+    shape = (
+        "--dataset-name", "random",
+        "--random-input-len", str(max(1, round(total.input_tokens.mean))),
+        "--random-output-len", str(max(1, round(total.output_tokens.mean))),
+        "--request-rate", f"{rate:.3g}",
+        "--num-prompts", str(prompts),
+    )  # fmt: skip
+    if plan.deployment.engine == "sglang":
+        return (
+            "python", "-m", "sglang.bench_serving", "--backend", "sglang",
+            "--model", plan.deployment.model, *shape, "--random-range-ratio", "1",
+        )  # fmt: skip
+    return (
+        "vllm", "bench", "serve", "--backend", "vllm", "--model", plan.deployment.model,
+        *shape, "--ignore-eos",
+        "--percentile-metrics", "ttft,tpot,itl,e2el",
+        "--metric-percentiles", ",".join(fmt.percentile(p).removeprefix("p") for p in percentiles),
+    )  # fmt: skip
+
+
+def shell(argv: tuple[str, ...], width: int = 96) -> str:
+    r"""Return a command as shell text, a flag and its value together, broken before `width`.
+
+    >>> print(shell(("vllm", "serve", "a b", "--max-num-seqs", "8"), width=24))
+    vllm serve 'a b' \
+      --max-num-seqs 8
+    """
+    groups: list[str] = []
+    for word in argv:
+        quoted = shlex.quote(word)
+        if groups and (not word.startswith("-") or word.lstrip("-").replace(".", "").isdigit()):
+            groups[-1] += f" {quoted}"
+        else:
+            groups.append(quoted)
+    lines = [groups[0]]
+    for group in groups[1:]:
+        if len(lines[-1]) + len(group) + 3 > width:
+            lines.append(f"  {group}")
+        else:
+            lines[-1] += f" {group}"
+    return " \\\n".join(lines)

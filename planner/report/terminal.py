@@ -1,0 +1,162 @@
+"""The plan on one screen: at most 24 lines of 100 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+
+from planner.report import format as fmt
+from planner.report.context import current_gpus, lowering, raising
+from planner.report.markdown import one_line
+from planner.report.operations import shell
+from planner.report.words import REASONS, VERDICTS_SHORT, assumption, word, worded
+from planner.solve.plan import Alternative, LatencyRow, Plan
+
+COLUMNS, LINES = 100, 24
+INDENT = 14
+MOST = 3  # flips that fit
+
+
+def summary(plan: Plan, directory: Path | None = None) -> str:
+    """Return the summary; `directory` is where the report was written, if it was."""
+    head = textwrap.wrap(_trace(plan), COLUMNS)[:2]
+    lines = list(head)
+    for label, text in (
+        ("Recommended", _recommended(plan)),
+        ("", _cost(plan)),
+        ("Binds", _binds(plan)),
+        ("Surge", _surge(plan)),
+        ("Next best", _next_best(plan)),
+        ("Would flip", _flips(plan)),
+        ("Check", "; ".join(plan.warnings)),
+        ("Sure", _sure(plan)),
+        ("report", "" if directory is None else (directory / "report.md").as_posix()),
+    ):
+        if text:
+            lines += _labelled(label, text)
+    room = LINES - len(lines)
+    command = _labelled("Launch", shell(plan.launch, COLUMNS - INDENT - 2), room)
+    after = len(head) + len(_labelled("", _recommended(plan))) + 1
+    lines[after:after] = command
+    return "\n".join(line[:COLUMNS].rstrip() for line in lines[:LINES]) + "\n"
+
+
+def _labelled(label: str, text: str, most: int = 2) -> list[str]:
+    """Return `text` beside its label, cut with an ellipsis after `most` lines.
+
+    One paragraph is wrapped; several keep a line each.
+    """
+    wrapped: list[str] = []
+    parts = text.split("\n")
+    for part in parts:
+        lines = textwrap.wrap(one_line(part), COLUMNS - INDENT) or [""]
+        wrapped += lines if len(parts) == 1 else [_cut(lines)]
+    if len(wrapped) > most:
+        wrapped = [*wrapped[: most - 1], _cut(wrapped[most - 1 :])]
+    return [f"{label if i == 0 else '':<{INDENT}}{line}" for i, line in enumerate(wrapped)]
+
+
+def _cut(lines: list[str]) -> str:
+    """Return the first of `lines`, with an ellipsis if there are more."""
+    return lines[0] if len(lines) == 1 else lines[0][: COLUMNS - INDENT - 2].rstrip("\\ ") + " …"
+
+
+def _trace(plan: Plan) -> str:
+    """Return what was read: files, requests, span, sample, classes, rejects."""
+    files = plan.ingest.files
+    rate = plan.slo.get("sample_rate", 1.0)
+    rejected = plan.ingest.rows_read - plan.ingest.rows_used
+    classes = len(plan.profile.classes)
+    parts = [
+        f"{fmt.count(plan.profile.requests)} requests",
+        fmt.duration(plan.profile.span_s),
+        f"{fmt.percent(rate)} sample" if isinstance(rate, float) and rate < 1 else "",
+        f"{classes} class{'es' if classes != 1 else ''}",
+        f"{fmt.count(rejected)} rows set aside" if rejected else "",
+    ]
+    more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+    name = one_line(files[0]) if files else ""
+    return f"{name}{more}  " + " · ".join(part for part in parts if part)
+
+
+def _recommended(plan: Plan) -> str:
+    """Return the fleet in one line."""
+    d = plan.deployment
+    band = "" if plan.gpus.low == plan.gpus.high else f"  [{plan.gpus.low}–{plan.gpus.high}]"
+    shape = f"TP{d.tensor_parallel_size}"
+    shape += f" PP{d.pipeline_parallel_size}" if d.pipeline_parallel_size > 1 else ""
+    shape += f" DP{d.data_parallel_size}" if d.data_parallel_size > 1 else ""
+    noun = "replica" if plan.replicas.value == 1 else "replicas"
+    current = current_gpus(plan)
+    delta = 0 if current is None else plan.gpus.value - current
+    today = f"  ({fmt.signed(delta)} against today)" if delta else "  (as many as today)"
+    today = "" if current is None else today
+    return (
+        f"{plan.gpus.value} × {plan.gpu_name}  ({plan.replicas.value} {noun}, {shape}, "
+        f"{d.weight_dtype}){band}{today}"
+    )
+
+
+def _cost(plan: Plan) -> str:
+    """Return the cost in one line, or that no price is known."""
+    cost = plan.cost
+    if cost.usd_per_hour is None:
+        return "no price known: ranked by GPU count"
+    text = f"{fmt.usd(cost.usd_per_hour)}/h · {fmt.usd(cost.usd_per_month)} a month"
+    per_million = cost.usd_per_million_tokens_mean
+    return text if per_million is None else f"{text} · {fmt.usd_fine(per_million)} per 1M tokens"
+
+
+def _binds(plan: Plan) -> str:
+    """Return the tightest target."""
+    rows = [row for row in plan.latency if row.binds] or list(plan.latency[:1])
+    missed = [row for row in plan.latency if not row.holds]
+    text = _target(rows[0])
+    return f"{text}; {len(missed)} of {len(plan.latency)} targets missed" if missed else text
+
+
+def _target(row: LatencyRow) -> str:
+    name = f"{row.class_name}: {fmt.metric(row.metric)} {fmt.percentile(row.percentile)}"
+    values = f"{fmt.seconds(row.worst_s)} of {fmt.seconds(row.limit_s)}"
+    return f"{name} {values} in the window {row.worst_window}"
+
+
+def _surge(plan: Plan) -> str:
+    """Return the surge against the chosen budget, where it decides or is close."""
+    chosen = [
+        row
+        for row in plan.surge.budgets
+        if row.max_num_batched_tokens == plan.deployment.max_num_batched_tokens
+    ]
+    if not chosen or (not plan.surge.decides and chosen[0].verdict == "holds"):
+        return ""
+    ten = fmt.percent(chosen[0].utilization_busiest_10min)
+    minute = fmt.percent(chosen[0].utilization_busiest_minute)
+    return (
+        f"busiest ten minutes use {ten} of the sustained prompt tokens/s, busiest minute {minute}: "
+        + word(VERDICTS_SHORT, chosen[0].verdict)
+    )
+
+
+def _next_best(plan: Plan) -> str:
+    return "\n".join(_alternative(other) for other in plan.alternatives[:2])
+
+
+def _alternative(other: Alternative) -> str:
+    gpus = "no count holds" if other.gpus is None else f"{other.gpus} GPUs"
+    return f"{worded(other.label)} ({gpus}): {word(REASONS, other.reason)}, {worded(other.detail)}"
+
+
+def _flips(plan: Plan) -> str:
+    flips = [*raising(plan)[: MOST - 1], *lowering(plan)[:1]]
+    return " · ".join(
+        f"{assumption(row.assumption)} {row.change} → "
+        + ("no plan" if row.gpus is None else f"{row.gpus} GPUs")
+        for row in flips
+    )
+
+
+def _sure(plan: Plan) -> str:
+    if plan.verified == "closed_form":
+        return "percentiles are closed-form estimates, not replayed"
+    return "percentiles replayed on the trace"

@@ -1,0 +1,85 @@
+"""Words for the plan's ids. An id nobody has words for is shown as it is, never dropped."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+VERDICTS: Mapping[str, str] = {
+    "holds": "holds the ten minutes with its whole error band",
+    "knife_edge": "on a knife's edge: overload in the ten minutes lies inside the error band",
+    "overloads": "overloads: prompts queue for as long as the ten minutes last",
+}
+VERDICTS_SHORT: Mapping[str, str] = {
+    "holds": "holds",
+    "knife_edge": "knife's edge",
+    "overloads": "overloads",
+}
+GRADES: Mapping[str, str] = {
+    "measured": "measured",
+    "calibrated": "model calibrated on measurements",
+    "datasheet": "datasheet",
+    "closed_form": "closed-form estimate",
+    "replayed": "replayed",
+    "declared": "declared by you",
+}
+REASONS: Mapping[str, str] = {
+    "costs_more": "costs more",
+    "violates": "misses a target",
+    "overloads": "overloads in the surge",
+    "does_not_fit": "does not fit in memory",
+    "engine_default": "engine defaults",
+    "not_allowed": "not allowed by slo.yaml",
+    "smaller_margin": "same cost, smaller margin",
+}
+STAGES: Mapping[str, str] = {
+    "enumerated": "enumerated",
+    "fits_memory": "fit in memory",
+    "stable": "carry the load",
+    "meets_targets": "meet every target",
+}
+FIELDS: Mapping[str, str] = {
+    "output_tokens": "output length",
+    "input_tokens": "prompt length",
+    "prompt_tokens": "prompt length",
+    "step_time": "step time",
+    "replicas_from_step_time": "replica count, from step time",
+    "growth": "growth",
+    "load": "load",
+    "headroom": "headroom",
+    "kv_capacity": "KV capacity",
+    "kv_tokens": "KV capacity",
+    "seed": "seed",
+    "demand": "demand",
+}
+METRICS: Mapping[str, str] = {"ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "e2e_s": "E2E"}
+
+
+_METRIC_ID = re.compile(r"\b(ttft_s|tpot_s|itl_s|e2e_s)\b")
+
+
+def worded(text: str) -> str:
+    """Return `text` with metric ids as people say them.
+
+    >>> worded("chat ttft_s p99 ≤ 2 s")
+    'chat TTFT p99 ≤ 2 s'
+    """
+    return _METRIC_ID.sub(lambda match: METRICS[match[0]], text)
+
+
+def word(table: Mapping[str, str], key: str) -> str:
+    """Return the words for `key`, or `key` with spaces for underscores.
+
+    >>> word(VERDICTS, "holds"), word(STAGES, "some_new_stage")
+    ('holds the ten minutes with its whole error band', 'some new stage')
+    """
+    return table.get(key, key.replace("_", " "))
+
+
+def assumption(key: str) -> str:
+    """Return the words for what a sensitivity moves.
+
+    >>> assumption("output_tokens"), assumption("tpot_s target of chat")
+    ('output length', 'TPOT target of chat')
+    """
+    return worded(key) if " " in key or key in METRICS else word(FIELDS, key)

@@ -1,0 +1,259 @@
+"""The deployments a colleague would ask about, and the reason each lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.perf.cost import usd_per_hour
+from planner.solve.candidates import (
+    BUDGETS,
+    SEQUENCES,
+    TENSOR_SIZES,
+    Candidate,
+    default_deployment,
+    sized,
+    with_utilization,
+)
+from planner.solve.capacity import capacity_factors
+from planner.solve.case import Decision
+from planner.solve.chunk import target_name
+from planner.solve.estimate import Estimate, estimate, percentile_s
+from planner.solve.fleet import for_load, replica_factor
+from planner.solve.plan import Alternative
+from planner.solve.search import Option, configs_of
+from planner.solve.sensitivity import least_count
+from planner.solve.steady import lanes
+from planner.spec.deployment import Deployment
+
+SAME_COST = 1e-9
+
+
+def alternatives(decision: Decision, options: Sequence[Option]) -> tuple[Alternative, ...]:
+    """Return the plan's neighbours and the other GPUs, cheapest first.
+
+    Parameters
+    ----------
+    decision
+        The plan.
+    options
+        What the search computed, for the best settings of other GPUs and sizes.
+    """
+    rows: list[Alternative] = []
+    seen = {decision.deployment}
+    for label, deployment in _wanted(decision, options):
+        if deployment not in seen:
+            seen.add(deployment)
+            rows.append(_judge(decision, label, deployment))
+    order = {"engine defaults": 0}
+    return tuple(
+        sorted(
+            rows,
+            key=lambda row: (
+                order.get(row.label, 1),
+                row.usd_per_hour if row.usd_per_hour is not None else np.inf,
+                row.gpus if row.gpus is not None else np.inf,
+                row.label,
+            ),
+        )
+    )
+
+
+def _wanted(decision: Decision, options: Sequence[Option]) -> Iterator[tuple[str, Deployment]]:
+    """Yield (label, deployment) of what is compared."""
+    case, chosen = decision.case, decision.deployment
+    gpu = case.gpu(chosen.gpu)
+    yield "engine defaults", default_deployment(case.model, gpu, case.engine, chosen)
+    for word, budget in _neighbours(BUDGETS, chosen.max_num_batched_tokens):
+        if budget >= chosen.max_num_seqs:
+            yield f"{word} max_num_batched_tokens", replace(chosen, max_num_batched_tokens=budget)
+    for word, seqs in _neighbours(SEQUENCES, chosen.max_num_seqs):
+        if seqs <= chosen.max_num_batched_tokens:
+            yield f"{word} max_num_seqs", replace(chosen, max_num_seqs=seqs)
+    yield from _layouts(decision)
+    yield from _dtypes(decision)
+    for other in case.gpus:
+        if other.id != gpu.id:
+            yield from _other_gpu(decision, other.id, options)
+
+
+def _neighbours(grid: Sequence[int], value: int) -> list[tuple[str, int]]:
+    """Return the next larger and the next smaller value of a grid, where there are any.
+
+    >>> _neighbours((1, 2, 4), 2)
+    [('larger', 4), ('smaller', 1)]
+    """
+    above = [("larger", x) for x in grid if x > value][:1]
+    return above + [("smaller", x) for x in grid if x < value][-1:]
+
+
+def _layouts(decision: Decision) -> Iterator[tuple[str, Deployment]]:
+    """Yield the next tensor-parallel sizes."""
+    case, chosen = decision.case, decision.deployment
+    gpu = case.gpu(chosen.gpu)
+    for size in TENSOR_SIZES:
+        if size in (chosen.tensor_parallel_size // 2, chosen.tensor_parallel_size * 2):
+            divides = case.model.num_attention_heads % size == 0
+            if size >= 1 and divides and size <= gpu.gpus_per_node:
+                moved = replace(
+                    chosen, tensor_parallel_size=size, max_model_len=case.model.max_model_len
+                )
+                yield f"same settings, TP{size}", moved
+
+
+def _dtypes(decision: Decision) -> Iterator[tuple[str, Deployment]]:
+    """Yield fp8 weights where the engine can make them and the GPU multiplies them."""
+    case, chosen = decision.case, decision.deployment
+    gpu = case.gpu(chosen.gpu)
+    if chosen.weight_dtype in ("bf16", "fp16") and "fp8" in gpu.peak_flops_per_s:
+        yield "fp8 weights", replace(chosen, weight_dtype="fp8")
+
+
+def _other_gpu(
+    decision: Decision, gpu_id: str, options: Sequence[Option]
+) -> Iterator[tuple[str, Deployment]]:
+    """Yield the best known settings on another GPU, or the plan's own there."""
+    by_price = decision.case.by_price
+    there = [o for o in options if o.candidate.deployment.gpu == gpu_id]
+    if there:
+        best = min(there, key=lambda o: (o.expense(by_price), -o.factor))
+        yield f"on {gpu_id}", best.candidate.deployment
+    else:
+        yield f"on {gpu_id}", replace(decision.deployment, gpu=gpu_id)
+
+
+def _judge(decision: Decision, label: str, deployment: Deployment) -> Alternative:
+    case = decision.case
+    gpu = case.gpu(deployment.gpu)
+    deployment = with_utilization(gpu, case.engine, case.slo, deployment)
+    candidate = sized(case.model, gpu, case.engine, deployment)
+    if not candidate.memory.fits or candidate.memory.kv_tokens < case.longest_tokens:
+        return _unfit(label, candidate, case.longest_tokens)
+    count = _replicas(decision, candidate)
+    if count is None:
+        detail = first_miss(decision, candidate, decision.replicas)
+        return _alternative(label, candidate, None, None, "violates", detail)
+    replicas = count + case.slo.spare_replicas
+    price, _ = case.price(gpu)
+    gpus = replicas * candidate.deployment.gpus
+    usd = None if price is None else usd_per_hour(gpus, price)
+    reason, detail = _why(decision, candidate, count, gpus, usd, deployment)
+    return _alternative(label, candidate, replicas, usd, reason, detail)
+
+
+def _replicas(decision: Decision, candidate: Candidate) -> int | None:
+    """Return the replicas for load that the candidate needs."""
+    case = decision.case
+    cost = case.cost(candidate.deployment)
+    share = decision.deployment.gpus / candidate.deployment.gpus
+    around = max(1, round(decision.replicas * share))
+    configs = configs_of([candidate])
+    count = least_count(cost, decision.judged, configs, case.needs, around, mixes=case.mixes)
+    if count is not None:
+        return count
+    factor = capacity_factors(cost, decision.judged, configs, mixes=case.mixes)
+    return for_load(case.needs, float(factor[0]))
+
+
+def _why(
+    decision: Decision,
+    candidate: Candidate,
+    count: int,
+    gpus: int,
+    usd: float | None,
+    deployment: Deployment,
+) -> tuple[str, str]:
+    """Return why the plan was preferred."""
+    case = decision.case
+    chosen_gpus = (decision.replicas + case.slo.spare_replicas) * decision.deployment.gpus
+    price, _ = case.price(case.gpu(decision.deployment.gpu))
+    ours = chosen_gpus * price if price is not None and usd is not None else float(chosen_gpus)
+    theirs = usd if price is not None and usd is not None else float(gpus)
+    change = theirs / ours - 1.0
+    note = "" if _allowed(decision, deployment) else "; not among the dtypes slo.yaml allows"
+    if abs(change) > SAME_COST:
+        reason = "costs_more" if change > 0 else "not_allowed"
+        detail = f"{change:+.0%}".replace("-", "−") + note
+        if deployment.gpus == decision.deployment.gpus and count > decision.replicas:
+            miss = first_miss(decision, candidate, decision.replicas)
+            detail += f"; at {decision.replicas} replicas {miss}"
+        return reason, detail
+    if note:
+        return "not_allowed", "same cost" + note
+    return "smaller_margin", "same cost; no larger margin"
+
+
+def _allowed(decision: Decision, deployment: Deployment) -> bool:
+    allowed = decision.case.slo.weight_dtypes
+    return deployment.weight_dtype in (allowed or (decision.deployment.weight_dtype,))
+
+
+def first_miss(decision: Decision, candidate: Candidate, replicas: int) -> str:
+    """Return the target that a candidate misses most at a replica count, with its figure."""
+    case = decision.case
+    cost = case.cost(candidate.deployment)
+    load = replica_factor(case.needs, replicas) / (1.0 - case.needs.headroom)
+    worst: tuple[float, str] | None = None
+    for part in decision.judged:
+        deployment = candidate.deployment
+        at = lanes(
+            np.float64(load),
+            np.float64(deployment.max_num_batched_tokens),
+            np.float64(deployment.max_num_seqs),
+            np.float64(candidate.memory.kv_tokens),
+        )
+        found: Estimate = estimate(cost, part.stretch, at, part.checks, mixes=case.mixes)
+        for index, check in enumerate(part.checks):
+            short = check.required - float(found.attainment[0, index])
+            if worst is not None and short <= worst[0]:
+                continue
+            window = part.stretch.windows[check.window]
+            name = target_name(
+                decision.demand.traffic.class_names[window.class_id], check.target
+            ).split(" ≤")[0]
+            value = percentile_s(
+                cost,
+                part.stretch,
+                found.waits,
+                check.target.metric,
+                check.target.percentile,
+                window=check.window,
+                guess_s=check.target.limit_s,
+                mixes=case.mixes,
+            )
+            worst = (short, f"{name} {value:.3g} > {check.target.limit_s:g} s")
+    return worst[1] if worst else ""
+
+
+def _unfit(label: str, candidate: Candidate, longest: int) -> Alternative:
+    """Return an alternative whose memory does not do."""
+    memory = candidate.memory
+    if memory.fits:
+        detail = (
+            f"KV cache of {memory.kv_tokens:,} tokens is below the longest request ({longest:,})"
+        )
+    else:
+        short = -memory.kv_bytes / 2**30
+        detail = f"weights {memory.weights_bytes / 2**30:.1f} GiB a GPU; {short:.1f} GiB short"
+    return _alternative(label, candidate, None, None, "does_not_fit", detail)
+
+
+def _alternative(
+    label: str,
+    candidate: Candidate,
+    replicas: int | None,
+    usd: float | None,
+    reason: str,
+    detail: str,
+) -> Alternative:
+    return Alternative(
+        deployment=candidate.deployment,
+        replicas=replicas,
+        gpus=None if replicas is None else replicas * candidate.deployment.gpus,
+        usd_per_hour=usd,
+        reason=reason,
+        detail=detail,
+        label=label,
+    )

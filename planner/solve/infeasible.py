@@ -1,0 +1,190 @@
+"""What to say when nothing works: why, and what would."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from planner.errors import InfeasibleError
+from planner.perf.formats import half_precision
+from planner.perf.memory import memory_budget
+from planner.solve.candidates import SEQUENCES, TENSOR_SIZES, Candidate, Family, families
+from planner.solve.capacity import IDLE, throughput_bound
+from planner.solve.case import Case
+from planner.solve.chunk import target_name
+from planner.solve.estimate import estimate, percentile_s
+from planner.solve.search import Option, configs_of
+from planner.solve.steady import lanes
+from planner.spec.catalog import gpus
+from planner.units import GIB
+
+
+def nothing_fits(case: Case, found: Sequence[Family]) -> InfeasibleError:
+    """Return the error for a model that no layout on any given GPU can hold.
+
+    Names what the best layout needs against what it has, then what would fit: more GPUs a replica,
+    smaller weights, a larger GPU.
+    """
+    tightest = [family.tightest for family in found if family.tightest is not None]
+    if not tightest:
+        names = ", ".join(gpu.id for gpu in case.gpus)
+        return InfeasibleError(
+            f"{case.model.id} has no parallel layout on {names}: "
+            f"{case.model.num_attention_heads} attention heads, tensor_parallel_sizes "
+            f"{list(case.slo.tensor_parallel_sizes) or list(TENSOR_SIZES)}"
+        )
+    best = max(tightest, key=lambda candidate: candidate.memory.kv_bytes)
+    memory, deployment = best.memory, best.deployment
+    usable = memory.visible_bytes * memory.gpu_memory_utilization
+    message = (
+        f"{case.model.id} in {deployment.weight_dtype} does not fit on "
+        f"{deployment.gpus} × {deployment.gpu}: "
+        f"each GPU needs {memory.weights_bytes / GIB:.1f} GiB for weights, "
+        f"{memory.activation_bytes / GIB:.1f} for activations and "
+        f"{memory.non_torch_bytes / GIB:.1f} for the runtime, and has {usable / GIB:.1f} GiB "
+        f"({memory.visible_bytes / GIB:.1f} × {memory.gpu_memory_utilization:g})"
+    )
+    return InfeasibleError(message, nearest=_what_would_fit(case, best))
+
+
+def _what_would_fit(case: Case, best: Candidate) -> str:
+    ideas = [*_more_gpus(case, best), *_smaller_weights(case, best), *_larger_gpus(case)]
+    return "What would fit: " + "; ".join(ideas) if ideas else ""
+
+
+def _more_gpus(case: Case, best: Candidate) -> list[str]:
+    """Return the smallest larger layout on the same GPU that slo.yaml does not allow now."""
+    wider = replace(case.slo, tensor_parallel_sizes=(), pipeline_parallel_sizes=())
+    gpu = case.gpu(best.deployment.gpu)
+    fitting = [
+        family for family in families(case.model, gpu, case.engine, wider, 1) if family.candidates
+    ]
+    if not fitting:
+        return []
+    least = min(fitting, key=lambda family: family.candidates[0].deployment.gpus)
+    deployment = least.candidates[0].deployment
+    layout = f"tensor_parallel_sizes: [{deployment.tensor_parallel_size}]"
+    if deployment.pipeline_parallel_size > 1:
+        layout += f" with pipeline_parallel_sizes: [{deployment.pipeline_parallel_size}]"
+    return [f"{deployment.gpus} × {gpu.id} a replica ({layout})"]
+
+
+def _smaller_weights(case: Case, best: Candidate) -> list[str]:
+    """Return formats in which the same layout holds the model."""
+    gpu = case.gpu(best.deployment.gpu)
+    ideas = []
+    for dtype in ("fp8", "int4"):
+        if dtype == best.deployment.weight_dtype:
+            continue
+        smaller = replace(best.deployment, weight_dtype=dtype, max_num_seqs=SEQUENCES[0])
+        if memory_budget(case.model, gpu, case.engine, smaller).fits:
+            made = "weight_dtypes: [fp8]" if dtype == "fp8" else "a checkpoint published as int4"
+            ideas.append(f"{dtype} weights on {smaller.gpus} × {gpu.id} ({made})")
+    return ideas
+
+
+def _larger_gpus(case: Case) -> list[str]:
+    """Return the smallest catalogued GPU on which one layout that slo.yaml allows fits."""
+    given = {gpu.id for gpu in case.gpus}
+    for gpu in sorted(gpus(), key=lambda each: (each.memory_bytes_marketing, each.id)):
+        if gpu.id in given:
+            continue
+        slo = case.slo
+        if case.slo.weight_dtypes and half_precision(gpu) not in case.slo.weight_dtypes:
+            slo = replace(slo, weight_dtypes=())
+        for family in families(case.model, gpu, case.engine, slo, 1):
+            if family.candidates:
+                each = family.candidates[0].deployment.gpus
+                return [f"{each} × {gpu.id} a replica"]
+    return []
+
+
+def nothing_holds(case: Case, options: Sequence[Option]) -> InfeasibleError:
+    """Return the error for targets that no configuration meets even on an idle replica.
+
+    Names the target that comes closest to being the only obstacle, and the nearest limit that an
+    idle replica of the best configuration keeps.
+    """
+    best: tuple[float, str, str] | None = None
+    for each in options:
+        miss = _idle_misses(case, each)
+        if miss and (best is None or miss[0] < best[0]):
+            best = miss
+    if best is None:
+        return InfeasibleError("no configuration meets every target at any load")
+    return InfeasibleError(
+        f"no configuration meets every target even on an idle replica: {best[1]}",
+        nearest=best[2],
+    )
+
+
+def nothing_practical(option: Option, replicas: int, share: float, miss: str) -> InfeasibleError:
+    """Return the error for targets that hold only while replicas are all but idle.
+
+    Parameters
+    ----------
+    option
+        The cheapest configuration that holds.
+    replicas
+        How many of it would be needed.
+    share
+        What a replica may carry of what it could.
+    miss
+        The target that the next larger load breaks, with its value.
+    """
+    deployment = option.candidate.deployment
+    return InfeasibleError(
+        f"the targets hold only while replicas are idle: {replicas} × {deployment.gpus} "
+        f"{deployment.gpu} would each carry {share:.2%} of what they can, because of {miss}",
+        nearest="Relax that target, or choose a GPU with a faster link or more memory",
+    )
+
+
+def _idle_misses(case: Case, option: Option) -> tuple[float, str, str] | None:
+    """Return how far the worst target is missed on an idle replica, which, and what would hold."""
+    configs = configs_of([option.candidate])
+    deployment = option.candidate.deployment
+    worst: tuple[float, str, str] | None = None
+    for part in option.priced.judged:
+        bound = float(throughput_bound(option.priced.cost, part.stretch, configs)[0])
+        at = lanes(
+            np.float64(bound * IDLE),
+            configs.max_num_batched_tokens,
+            configs.max_num_seqs,
+            configs.kv_tokens,
+        )
+        cost = option.priced.cost
+        found = estimate(cost, part.stretch, at, part.checks, mixes=case.mixes)
+        for index, check in enumerate(part.checks):
+            if found.attainment[0, index] >= check.required - 1e-9:
+                continue
+            target = check.target
+            value = float(
+                percentile_s(
+                    cost,
+                    part.stretch,
+                    found.waits,
+                    target.metric,
+                    target.percentile,
+                    window=check.window,
+                    guess_s=target.limit_s,
+                    mixes=case.mixes,
+                )
+            )
+            window = part.stretch.windows[check.window]
+            name = target_name(case.requests.class_names[window.class_id], target)
+            ratio = value / target.limit_s
+            if worst is None or ratio > worst[0]:
+                where = (
+                    f"{deployment.gpus} × {deployment.gpu}, max_num_batched_tokens "
+                    f"{deployment.max_num_batched_tokens}"
+                )
+                nearest = (
+                    f"The nearest feasible limit is {value:.3g} s ({where})"
+                    if np.isfinite(value)
+                    else f"Some requests are longer than max_model_len {deployment.max_model_len}"
+                )
+                worst = (ratio, name, nearest)
+    return worst

@@ -1,0 +1,262 @@
+"""The findings of a plan: which of the theory's statements apply here, with their numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from planner.solve.capacity import IDLE
+from planner.solve.estimate import estimate, percentile_s
+from planner.solve.findings import finding
+from planner.solve.fleet import replica_factor
+from planner.solve.plan import Finding, LatencyRow
+from planner.solve.remarks_engine import Parts, chunk_remarks, memory_remarks
+from planner.solve.steps import step
+from planner.solve.traffic import QUANTUM_WORTH_SPREADING_S
+
+PORTRAIT_LONG, PORTRAIT_SHORT = 10.0, 1.0  # input:output ratios of the theory's portraits
+PORTRAIT_FEW_DECODES, PORTRAIT_MANY_DECODES = 16.0, 32.0
+NEAR_FLOOR = 0.75  # of a limit that an idle replica already uses
+BURSTY_PEAK = 1.5  # busiest minute over mean
+SHORT_TRACE_S = 86_400.0
+LONG_OVER_SHORT = 3.0  # a class whose prompts are this much longer interferes with another
+
+
+def remarks(parts: Parts) -> tuple[Finding, ...]:
+    """Return every finding that applies, in the order a report tells them."""
+    return (
+        *_binding(parts),
+        *_surge(parts),
+        *chunk_remarks(parts),
+        *memory_remarks(parts),
+        *_fleet(parts),
+        *_traffic(parts),
+        *_basis(parts),
+    )
+
+
+def _binding(parts: Parts) -> Iterator[Finding]:
+    for row in parts.latency:
+        if row.binds:
+            yield finding(
+                "target_binds",
+                class_name=row.class_name,
+                metric=row.metric,
+                percentile=row.percentile,
+                worst_s=row.worst_s,
+                limit_s=row.limit_s,
+                window=row.worst_window,
+            )
+            yield from _floor(parts, row)
+
+
+def _floor(parts: Parts, row: LatencyRow) -> Iterator[Finding]:
+    """Yield how much of the binding limit an idle replica already uses, if that is most of it."""
+    decision, stretch = parts.decision, parts.binding.stretch
+    names = decision.demand.traffic.class_names
+    mine = [i for i, w in enumerate(stretch.windows) if names[w.class_id] == row.class_name]
+    if not mine:
+        return
+    mixes = decision.case.mixes
+    idle = estimate(decision.cost, stretch, decision.at(decision.load * IDLE), (), mixes=mixes)
+    value = percentile_s(
+        decision.cost,
+        stretch,
+        idle.waits,
+        row.metric,
+        row.percentile,
+        window=mine[0],
+        guess_s=row.limit_s,
+        mixes=mixes,
+    )
+    if value > NEAR_FLOOR * row.limit_s:
+        yield finding(
+            "target_near_floor",
+            class_name=row.class_name,
+            metric=row.metric,
+            percentile=row.percentile,
+            idle_s=value,
+            limit_s=row.limit_s,
+        )
+
+
+def _surge(parts: Parts) -> Iterator[Finding]:
+    surge = parts.surge
+    rates = {
+        "mean_prompt_tokens_per_s": surge.mean_prompt_tokens_per_s,
+        "busiest_10min_prompt_tokens_per_s": surge.busiest_10min_prompt_tokens_per_s,
+        "busiest_minute_prompt_tokens_per_s": surge.busiest_minute_prompt_tokens_per_s,
+    }
+    if surge.decides:
+        yield finding(
+            "surge_decides",
+            **rates,
+            replicas_for_mean=surge.replicas_for_mean,
+            replicas=surge.replicas,
+        )
+    else:
+        yield finding("surge_does_not_decide", **rates)
+    demand = surge.busiest_10min_prompt_tokens_per_s / surge.replicas
+    for row in surge.budgets:
+        if row.verdict == "knife_edge":
+            yield finding(
+                "knife_edge",
+                max_num_batched_tokens=row.max_num_batched_tokens,
+                step_s=row.step_s,
+                supply_tokens_per_s=row.prompt_tokens_per_s,
+                low_supply_tokens_per_s=row.low_prompt_tokens_per_s,
+                high_supply_tokens_per_s=row.high_prompt_tokens_per_s,
+                demand_tokens_per_s=demand,
+            )
+        elif row.verdict == "overloads":
+            yield finding(
+                "budget_overloads",
+                max_num_batched_tokens=row.max_num_batched_tokens,
+                supply_tokens_per_s=row.prompt_tokens_per_s,
+                demand_tokens_per_s=demand,
+            )
+
+
+def _fleet(parts: Parts) -> Iterator[Finding]:
+    decision = parts.decision
+    if decision.replicas == 1:
+        if not decision.case.slo.spare_replicas:
+            yield finding("single_replica", replicas=1)
+        return
+    row = next((row for row in parts.latency if row.binds), None)
+    if row is None:
+        return
+    lost = decision.at(replica_factor(decision.case.needs, decision.replicas - 1))
+    found = estimate(
+        decision.cost,
+        decision.whole.stretch,
+        lost,
+        decision.whole.checks,
+        mixes=decision.case.mixes,
+    )
+    names = decision.demand.traffic.class_names
+    attained = [
+        float(found.attainment[0, index])
+        for index, check in enumerate(decision.whole.checks)
+        if (check.target.metric, check.target.percentile) == (row.metric, row.percentile)
+        and names[decision.whole.stretch.windows[check.window].class_id] == row.class_name
+    ]
+    yield finding(
+        "one_replica_lost",
+        class_name=row.class_name,
+        metric=row.metric,
+        percentile=row.percentile,
+        limit_s=row.limit_s,
+        attainment_share=min(attained, default=1.0),
+    )
+
+
+def _traffic(parts: Parts) -> Iterator[Finding]:
+    """Yield which of the theory's portraits the traffic resembles."""
+    profile = parts.decision.case.profile
+    for each in profile.classes:
+        mean_in, mean_out = each.input_tokens.mean, max(each.output_tokens.mean, 1e-9)
+        name = portrait(mean_in / mean_out, parts.chunk.decode_seqs)
+        if name:
+            yield finding(
+                name, class_name=each.name, mean_input_tokens=mean_in, mean_output_tokens=mean_out
+            )
+    arrivals = profile.total.arrivals
+    if arrivals.peak_to_mean_60s >= BURSTY_PEAK:
+        yield finding(
+            "mixed_burst", peak_to_mean_1min=arrivals.peak_to_mean_60s, gap_cv=arrivals.gap_cv
+        )
+    yield from _interference(parts)
+
+
+def portrait(input_per_output: float, decode_seqs: float) -> str | None:
+    """Return the portrait of the theory that a class resembles, if any.
+
+    >>> portrait(40.0, 8.0), portrait(0.25, 64.0), portrait(5.0, 32.0)
+    ('long_prompt_low_concurrency', 'short_prompt_high_concurrency', None)
+    """
+    if input_per_output >= PORTRAIT_LONG and decode_seqs < PORTRAIT_FEW_DECODES:
+        return "long_prompt_low_concurrency"
+    if input_per_output <= PORTRAIT_SHORT and decode_seqs >= PORTRAIT_MANY_DECODES:
+        return "short_prompt_high_concurrency"
+    return None
+
+
+def _interference(parts: Parts) -> Iterator[Finding]:
+    """Yield the long class whose chunks stretch the tokens of a short one."""
+    by_prompt = sorted(parts.decision.case.profile.classes, key=lambda c: c.input_tokens.p99)
+    short, long = by_prompt[0], by_prompt[-1]
+    if long.input_tokens.p99 < LONG_OVER_SHORT * short.input_tokens.p99:
+        return
+    size = min(long.input_tokens.p99, float(parts.chunk.chosen_tokens))
+    gap = step(parts.decision.cost, parts.chunk.decode_seqs, parts.chunk.context_tokens, size)
+    yield finding(
+        "mixed_class_interference",
+        long_class=long.name,
+        short_class=short.name,
+        long_prompt_tokens=long.input_tokens.p99,
+        gap_s=float(gap.gap_s),
+    )
+
+
+def _basis(parts: Parts) -> Iterator[Finding]:
+    """Yield what the answer rests on."""
+    decision = parts.decision
+    case, profile = decision.case, decision.case.profile
+    yield finding("replay_pending")
+    yield from _prefix(parts)
+    if case.slo.sample_rate < 1.0:
+        yield finding(
+            "sampling_thins_bursts", sample_rate=case.slo.sample_rate, load_factor=decision.load
+        )
+    yield from _merged(parts.latency)
+    quantum = profile.total.arrivals.time_quantum_s
+    if quantum >= QUANTUM_WORTH_SPREADING_S:
+        yield finding("quantised_timestamps", quantum_s=quantum)
+    if profile.span_s < SHORT_TRACE_S:
+        yield finding("short_trace", span_s=profile.span_s)
+    yield from _catalogue(parts)
+    targeted = {declared.name for declared in case.slo.classes if declared.targets}
+    for each in profile.classes:
+        if each.name not in targeted:
+            yield finding("class_without_target", class_name=each.name, requests=each.requests)
+    yield finding("published_gains_are_evidence")
+
+
+def _prefix(parts: Parts) -> Iterator[Finding]:
+    decision = parts.decision
+    reuse = decision.case.profile.total.reuse
+    share = reuse.hit_share_by_cache_blocks.get("inf", 0.0) if reuse is not None else 0.0
+    if share > 0.0:
+        yield finding(
+            "prefix_cache_assumption",
+            reusable_share=share,
+            used_share=share * decision.cached,
+            replicas=decision.replicas,
+        )
+    elif decision.case.slo.prefix_caching:
+        yield finding("prefix_reuse_unknown")
+
+
+def _merged(latency: tuple[LatencyRow, ...]) -> Iterator[Finding]:
+    """Yield each class whose windows were merged, once."""
+    merged: dict[str, LatencyRow] = {}
+    for row in latency:
+        if row.merged_windows > 1:
+            merged.setdefault(row.class_name, row)
+    for name, row in merged.items():
+        yield finding(
+            "few_requests_windows_merged",
+            class_name=name,
+            requests=row.requests_in_window,
+            windows=row.merged_windows,
+        )
+
+
+def _catalogue(parts: Parts) -> Iterator[Finding]:
+    """Yield what is missing in the catalogues."""
+    case, gpu_id = parts.decision.case, parts.decision.deployment.gpu
+    if case.calibrations[gpu_id].evidence == "generic":
+        yield finding("unvalidated_range", gpu=gpu_id, band_share=parts.decision.cost.band)
+    for gpu in case.gpus:
+        if case.price(gpu)[0] is None:
+            yield finding("price_unknown", gpu=gpu.id)

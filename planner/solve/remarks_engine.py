@@ -1,0 +1,234 @@
+"""Findings about the engine's settings: the chunk, the KV cache, the memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from planner.perf import theory
+from planner.perf.ideal import TheoryInputs, theory_inputs
+from planner.perf.memory import memory_budget
+from planner.solve.capacity import Judged
+from planner.solve.case import Decision
+from planner.solve.findings import finding
+from planner.solve.plan import ChunkAnalysis, Concurrency, Finding, LatencyRow, Surge
+from planner.solve.steady import steady
+from planner.solve.steps import step
+
+NEAR_PREEMPTION = 1.5  # load multiple below which the KV limit counts as near
+LIKELY_PREEMPTION = 0.01  # share of steps that overflow
+RESIDENT_SHARE = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The computed parts of a plan that findings speak about."""
+
+    decision: Decision
+    binding: Judged
+    latency: tuple[LatencyRow, ...]
+    chunk: ChunkAnalysis
+    surge: Surge
+    concurrency: Concurrency
+
+
+def chunk_remarks(parts: Parts) -> Iterator[Finding]:
+    """Yield what the theory says about the budget."""
+    chunk, decision = parts.chunk, parts.decision
+    case, deployment = decision.case, decision.deployment
+    inputs = theory_inputs(case.model, case.gpu(deployment.gpu), deployment)
+    threshold = float(
+        theory.memory_bound_context_tokens(
+            inputs.token_flops, inputs.kv_bytes_per_token, inputs.ridge_flops_per_byte
+        )
+    )
+    bound = chunk.context_tokens > threshold
+    yield finding(
+        "decode_memory_bound" if bound else "decode_not_memory_bound",
+        context_tokens=chunk.context_tokens,
+        threshold_tokens=threshold,
+        decode_seqs=chunk.decode_seqs,
+    )
+    yield from _balance(parts, inputs)
+    yield from _whether(parts)
+    yield finding(
+        "budget_counts_tokens",
+        chosen_tokens=chunk.chosen_tokens,
+        decode_seqs=chunk.decode_seqs,
+        flag_tokens=chunk.chosen_flag_tokens,
+    )
+    if chunk.low_tokens and chunk.high_tokens and chunk.low_tokens > chunk.high_tokens:
+        yield finding(
+            "chunk_interval_empty", low_tokens=chunk.low_tokens, high_tokens=chunk.high_tokens
+        )
+    yield finding(
+        "best_measured_chunk_below_analytic",
+        balance_tokens=chunk.balance_chunk_tokens,
+        largest_graph_tokens=max(case.engine.cuda_graph_sizes, default=0),
+    )
+    yield finding(
+        "load_test_decides",
+        low_tokens=chunk.low_tokens or 0,
+        chosen_tokens=chunk.chosen_tokens,
+        high_tokens=chunk.high_tokens or 0,
+    )
+
+
+def _balance(parts: Parts, inputs: TheoryInputs) -> Iterator[Finding]:
+    """Yield where the chosen chunk lies beside C*, and C* at the theory's own context."""
+    chunk, cost = parts.chunk, parts.decision.cost
+    balance = chunk.balance_chunk_tokens
+    if balance <= 0:
+        yield finding("no_free_chunk", decode_seqs=chunk.decode_seqs, balance_tokens=balance)
+    else:
+        sizes = np.array([chunk.chosen_tokens, min(balance, cost.max_num_batched_tokens)])
+        times = step(cost, chunk.decode_seqs, chunk.context_tokens, sizes).gap_s
+        below = chunk.chosen_tokens < balance
+        yield finding(
+            "below_balance_point" if below else "above_balance_point",
+            chosen_tokens=chunk.chosen_tokens,
+            balance_tokens=balance,
+            step_ratio=float(times[0] / times[1]),
+        )
+    at_2048 = theory.balance_chunk_tokens(
+        inputs.token_flops,
+        inputs.weight_bytes,
+        inputs.kv_bytes_per_token,
+        chunk.decode_seqs,
+        2048.0,
+        chunk.ridge_flops_per_byte,
+        cost.tokens_per_decode - 1,
+    )
+    yield finding(
+        "context_used_vs_2048",
+        context_tokens=chunk.context_tokens,
+        balance_tokens=balance,
+        balance_at_2048_tokens=float(at_2048),
+    )
+
+
+def _whether(parts: Parts) -> Iterator[Finding]:
+    """Yield whether cutting prompts matters here, and why."""
+    decision, chunk = parts.decision, parts.chunk
+    prompts = parts.binding.stretch.mix_prompt
+    longest = float(prompts.max())
+    one_step = float((prompts <= chunk.chosen_tokens).mean())
+    if chunk.reason == "no_decodes_to_protect":
+        stretch, mixes = parts.binding.stretch, decision.case.mixes
+        state = steady(decision.cost, stretch, decision.at(), mixes=mixes)
+        yield finding(
+            "no_decodes_to_protect",
+            decode_seqs=chunk.decode_seqs,
+            mixed_share=float(state.mixed_share.mean()),
+        )
+    elif chunk.reason == "chunking_does_not_matter":
+        yield finding(
+            "chunking_does_not_matter",
+            one_step_share=one_step,
+            chosen_tokens=chunk.chosen_tokens,
+            longest_prompt_tokens=longest,
+        )
+    else:
+        most = round(longest + chunk.decode_seqs) + 1
+        budget = max(most, decision.deployment.max_num_batched_tokens)
+        wide = decision.case.cost(decision.with_budget(budget))
+        sizes = np.array([longest, float(chunk.chosen_tokens)])
+        gaps = step(wide, chunk.decode_seqs, chunk.context_tokens, sizes).gap_s
+        yield finding(
+            "chunking_matters",
+            one_step_share=one_step,
+            unchunked_gap_s=float(gaps[0]),
+            chosen_gap_s=float(gaps[1]),
+            longest_prompt_tokens=longest,
+        )
+
+
+def memory_remarks(parts: Parts) -> Iterator[Finding]:
+    """Yield what bounds concurrency and how far preemption is."""
+    kv, deployment = parts.concurrency, parts.decision.deployment
+    yield from _concurrency(parts)
+    near = (
+        kv.preemption_load_factor < NEAR_PREEMPTION or kv.preemption_probability > LIKELY_PREEMPTION
+    )
+    yield finding(
+        "preemption_near" if near else "preemption_far",
+        load_factor=kv.preemption_load_factor,
+        kv_use_share=kv.kv_use_worst,
+        probability_share=kv.preemption_probability,
+        recompute_s=kv.preemption_cost_s,
+    )
+    yield finding(
+        "utilization_fixes_slots",
+        gpu_memory_utilization=deployment.gpu_memory_utilization,
+        kv_tokens=kv.memory.kv_tokens,
+        resident_at_mean=kv.resident_at_mean,
+        max_num_seqs=deployment.max_num_seqs,
+    )
+    yield from _activation(parts)
+    yield from _length(parts)
+
+
+def _concurrency(parts: Parts) -> Iterator[Finding]:
+    """Yield whether KV memory or the slots bound the sequences that run at once."""
+    decision, kv = parts.decision, parts.concurrency
+    seqs = decision.deployment.max_num_seqs
+    state = steady(decision.cost, parts.binding.stretch, decision.at(), mixes=decision.case.mixes)
+    wanted = float(state.wanted.max())
+    if kv.resident_at_mean < seqs:
+        yield finding(
+            "kv_caps_concurrency",
+            resident_seqs=kv.resident_at_mean,
+            wanted_seqs=wanted,
+            max_num_seqs=seqs,
+        )
+    elif wanted > RESIDENT_SHARE * seqs:
+        yield finding("slots_cap_concurrency", max_num_seqs=seqs, wanted_seqs=wanted)
+
+
+def _activation(parts: Parts) -> Iterator[Finding]:
+    """Yield which setting decides the activation memory, and what half of it would give back."""
+    case, deployment, memory = (
+        parts.decision.case,
+        parts.decision.deployment,
+        parts.concurrency.memory,
+    )
+    gpu = case.gpu(deployment.gpu)
+    if memory.activation_source.startswith("forward"):
+        half = replace(deployment, max_num_batched_tokens=deployment.max_num_batched_tokens // 2)
+        yield finding(
+            "budget_is_memory_knob",
+            activation_bytes=memory.activation_bytes,
+            kv_tokens=memory.kv_tokens,
+            kv_tokens_at_half_budget=memory_budget(case.model, gpu, case.engine, half).kv_tokens,
+        )
+    elif memory.activation_source.startswith("sampler"):
+        half = replace(deployment, max_num_seqs=max(1, deployment.max_num_seqs // 2))
+        yield finding(
+            "sampler_sets_activation",
+            activation_bytes=memory.activation_bytes,
+            max_num_seqs=deployment.max_num_seqs,
+            kv_tokens_at_half_seqs=memory_budget(case.model, gpu, case.engine, half).kv_tokens,
+        )
+    if not memory.visible_known:
+        yield finding("visible_memory_unknown", visible_bytes=memory.visible_bytes)
+
+
+def _length(parts: Parts) -> Iterator[Finding]:
+    """Yield what max_model_len cuts off."""
+    case, deployment = parts.decision.case, parts.decision.deployment
+    if deployment.max_model_len < case.model.max_model_len:
+        yield finding(
+            "max_model_len_trimmed",
+            model_max_tokens=case.model.max_model_len,
+            max_model_len=deployment.max_model_len,
+        )
+    rejected = int((~parts.decision.demand.traffic.served).sum())
+    if rejected:
+        yield finding(
+            "long_prompts_over_limit",
+            requests=rejected,
+            max_model_len=deployment.max_model_len,
+            longest_tokens=case.longest_tokens,
+        )

@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import html
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from planner.report.context import balance_equation
+from planner.report.render import render
+
+HEADINGS = [
+    "1. Plan",
+    "2. Why this and not less",
+    "3. The surge",
+    "4. Demand and data quality",
+    "5. Expected latency against target",
+    "6. Alternatives and why they lost",
+    "7. What would change this",
+    "8. How sure",
+    "9. Roll-out and operation",
+    "10. Assumptions and defaults",
+    "11. Provenance",
+]
+
+
+def report(plan) -> str:
+    return render(plan)["report.md"]
+
+
+def decision(text: str) -> str:
+    return text.split("\n\n")[1]
+
+
+def section(text: str, number: int) -> str:
+    return text.split(f"\n## {number}. ")[1].split("\n## ", maxsplit=1)[0]
+
+
+def outside_code(text: str) -> str:
+    """The Markdown without fenced blocks and code spans, where nothing is markup."""
+    text = re.sub(r"^(`{3,})[^\n]*\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
+
+
+def test_the_example_report(example, file_regression):
+    file_regression.check(report(example()), extension=".md", encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "name", ["no_price", "surge_decides", "chunking_does_not_matter", "one_gpu_without_dates"]
+)
+def test_a_report_at_an_edge(edge, name, file_regression):
+    file_regression.check(report(edge(name)), extension=".md", encoding="utf-8")
+
+
+def test_sections_come_in_the_order_a_reviewer_reads(plan):
+    assert re.findall(r"^## (.*)$", report(plan), flags=re.MULTILINE) == HEADINGS
+
+
+def test_the_decision_is_the_first_thing_and_one_sentence(plan):
+    lines = decision(report(plan)).splitlines()
+    assert all(line.startswith("> ") for line in lines)
+    assert re.fullmatch(r"> \*\*Run .*\.\*\*", lines[0])
+
+
+def test_tables_have_the_same_number_of_cells_in_every_row(plan):
+    rows: list[int] = []
+    for line in outside_code(report(plan)).splitlines():
+        if line.startswith("|"):
+            rows.append(len(re.findall(r"(?<!\\)\|", line)))
+            assert rows[-1] == rows[0], line
+        else:
+            rows = []
+
+
+def test_nothing_on_the_page_is_a_programmer_s_word(plan):
+    page = report(plan)
+    text = outside_code(page)
+    assert not re.search(r"\b(None|nan|inf|True|False|Undefined|Markup)\b", text)
+    assert "{{" not in text
+    assert "{%" not in text
+    assert "\n\n\n" not in page
+    assert not re.search(r"\d\.\d{7,}", text)
+
+
+def test_every_figure_is_linked_relatively_and_exists(plan):
+    files = render(plan)
+    links = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", outside_code(files["report.md"]))
+    assert sorted(links) == sorted(name for name in files if name.endswith(".svg"))
+
+
+def test_no_markup_of_a_log_survives(edge):
+    text = outside_code(report(edge("hostile")))
+    assert not re.search(r"(?<!\\)<(?=[a-zA-Z/!])", text)
+    assert "](javascript" not in text.replace("\\]", "")
+    assert "**f**" not in text.replace("\\*", "")
+
+
+def test_the_hostile_plan_parses_to_the_same_structure_as_the_example(example, edge):
+    """A Markdown parser sees the same headings, tables and rows whatever the strings hold."""
+    markdown_it = pytest.importorskip("markdown_it")
+    parser = markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table")
+
+    def shape(text: str) -> tuple[int, int, int]:
+        tokens = parser.parse(text)
+        assert not [token for token in tokens if token.type == "html_block"]
+        kinds = [token.type for token in tokens]
+        inline = [child.type for token in tokens for child in token.children or ()]
+        assert "html_inline" not in inline
+        assert "link_open" not in inline
+        return kinds.count("heading_open"), kinds.count("table_open"), inline.count("image")
+
+    assert shape(report(edge("hostile"))) == shape(report(example()))
+
+
+def numbers_in(text: str) -> list[float]:
+    return [
+        float(n.replace(",", "").replace("−", "-")) for n in re.findall(r"−?[\d,]+\.?\d*", text)
+    ]
+
+
+def test_the_balance_equation_gives_its_own_answer(example):
+    """The numbers on the page, put into the formula on the page, give the answer on the page.
+
+    Four digits each: 0.5 % at worst after the subtraction.
+    """
+    formula, line = balance_equation(example()).splitlines()
+    assert formula == "C* = R·(1 + D·S·k/(2P)) − D"
+    ridge, _, kv, weights, decodes, answer = numbers_in(line.replace(" − ", " "))
+    assert ridge * (1 + kv / weights) - decodes == pytest.approx(answer, rel=0.005)
+    assert answer == pytest.approx(example().chunk.balance_chunk_tokens, abs=0.5)
+
+
+def test_quantised_weights_get_the_equation_that_holds_for_them(example):
+    """With fp8 weights 2P is not the weight bytes: C* from the compute line instead."""
+    plan = example()
+    chunk = plan.chunk
+    floor = chunk.floor_weights_s / 2 + chunk.floor_kv_s
+    point = chunk.curve[0]
+    per_token = point.compute_s / (point.chunk_tokens + chunk.decode_seqs)
+    balance = floor / per_token - chunk.decode_seqs
+    changed = replace(
+        chunk,
+        floor_weights_s=chunk.floor_weights_s / 2,
+        memory_floor_s=floor,
+        balance_chunk_tokens=balance,
+        balance_flag_tokens=balance + chunk.decode_seqs,
+    )
+    formula, line = balance_equation(replace(plan, chunk=changed)).splitlines()
+    assert formula == "C* = floor·(C + D)/compute(C + D) − D"
+    floor_ms, held, compute_ms, decodes, answer = numbers_in(line.replace(" − ", " "))
+    assert floor_ms * held / compute_ms - decodes == pytest.approx(answer, rel=0.005)
+
+
+def test_an_equation_that_does_not_give_the_answer_is_not_printed(example):
+    plan = example()
+    twice = 2.0 * plan.chunk.balance_chunk_tokens
+    flag = twice + plan.chunk.decode_seqs
+    wrong = replace(plan.chunk, balance_chunk_tokens=twice, balance_flag_tokens=flag)
+    assert balance_equation(replace(plan, chunk=wrong)) == "C* = 1,019"
+
+
+def test_the_replica_table_multiplies_out(example):
+    """Peak · (1 + growth) / (capacity · (1 − headroom)), four digits each."""
+    text = section(report(example()), 2).split("### Replicas")[1]
+    peak, growth, capacity, share, exact = (
+        float(re.sub(r"[^\d.]", "", cell.split("|")[0]))
+        for cell in re.findall(r"^\|[^|]*\| ([\d,.]+(?: requests/s)?) \|", text, re.MULTILINE)[:5]
+    )
+    assert peak * growth / (capacity * share) == pytest.approx(exact, rel=1e-3)
+
+
+def test_the_memory_table_adds_up(example):
+    """Visible × utilisation − the four items = KV, two decimals each."""
+    table = section(report(example()), 2).split("Memory of one GPU")[1]
+    gib = [float(n) for n in re.findall(r"([\d.]+) GiB", table)[:6]]
+    visible, weights, activation, non_torch, graphs, kv = gib
+    assert visible * 0.92 - weights - activation - non_torch - graphs == pytest.approx(kv, abs=0.03)
+
+
+def test_without_a_price_the_report_says_so_and_shows_no_dollars(edge):
+    text = report(edge("no_price"))
+    assert "No price is known" in decision(text)
+    assert "$" not in text
+
+
+def test_the_first_paragraph_names_what_the_answer_rests_on(example, edge):
+    text = decision(report(example()))
+    assert "rests on prefix reuse" in text
+    assert "output length +20 % gives 8 GPUs" in text
+    assert "−20 % gives 6" not in text  # what would lower the count is in section 7
+    assert "closed-form" in text
+    assert "knife's edge" in decision(report(edge("surge_decides")))
+    assert "closed-form" not in decision(report(edge("replayed")))
+
+
+def test_when_chunking_does_not_matter_the_report_says_so_and_why(edge):
+    text = section(report(edge("chunking_does_not_matter")), 2)
+    assert "Chunking does not matter for this traffic" in text
+    assert "because 100 % of the prompts fit one step" in text
+
+
+def test_missed_targets_are_in_the_first_paragraph(edge):
+    assert "2 of 3 targets are missed" in decision(report(edge("missed")))
+
+
+def test_every_percentile_metric_is_defined(plan):
+    text = section(report(plan), 5)
+    for name in ("TTFT", "TPOT", "ITL", "E2E"):
+        assert f"- {name}: " in text
+    assert "inverted-CDF" in text
+
+
+def test_merged_windows_are_said(example):
+    assert "(2 windows merged)" in section(report(example()), 5)
+
+
+def test_a_rejected_row_shows_reason_count_and_example(example):
+    text = section(report(example()), 4)
+    assert "| set aside | 312 | output_tokens is zero |" in text
+    assert "row 4411" in text
+
+
+def test_defaults_and_declared_values_are_told_apart(example):
+    text = section(report(example()), 10)
+    assert "| `headroom` | 0.1 | default |" in text
+    assert "| `growth` | 0.1 | declared |" in text
+    assert "| `engine.version` | not set | default |" in text
+    assert "| `classes.chat.targets.tpot_s.p99` | 0.05 | declared |" in text
+    assert "| `current.gpus` | 9 | declared |" in text
+
+
+def test_alerts_carry_the_engine_s_own_metric_names(example, edge):
+    assert "`vllm:kv_cache_usage_perc`" in section(report(example()), 9)
+    assert "`sglang:token_usage`" in section(report(edge("on_sglang")), 9)
+    assert "not known to planner" in section(report(edge("unknown_engine")), 9)
+
+
+def test_the_launch_command_is_in_the_report_word_for_word(example):
+    import shlex
+
+    plan = example()
+    block = section(report(plan), 1).split("```sh\n")[1].split("\n```")[0]
+    assert tuple(shlex.split(block.replace("\\\n", " "))) == plan.launch
+
+
+def test_the_report_shows_what_plan_json_holds_not_more(example):
+    """Digits beyond plan.json's rounding change nothing on the page."""
+    plan = example()
+    noisy = replace(plan.surge, mean_prompt_tokens_per_s=136_000.04)
+    assert render(replace(plan, surge=noisy)) == render(plan)
+
+
+def test_a_plan_that_disobeys_its_schema_is_not_written(example):
+    with pytest.raises(ValueError, match="verified"):
+        render(example(verified="hoped for"))
+
+
+def test_unbounded_values_are_words(edge):
+    text = html.unescape(section(report(edge("missed")), 5))
+    assert "n/a" in text
+    assert not math.isnan(len(text))

@@ -1,0 +1,264 @@
+"""The whole solver: plans that hold, decisions that follow, errors that say what to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from planner.errors import InfeasibleError
+from planner.ingest.load import load_trace
+from planner.report.codec import dumps, plan_to_dict, schema_problems
+from planner.solve.findings import FINDINGS, finding
+from planner.solve.plan import IngestSummary, Provenance
+from planner.solve.recommend import Context, solve
+from planner.spec.slo import Target, WorkloadClass
+from tests.solve.conftest import LLAMA_8B, LLAMA_70B, poisson, requests_of, slo_of
+
+CONTEXT = Context(
+    name="test",
+    ingest=IngestSummary(
+        files=("trace.csv",),
+        format="canonical",
+        format_reason="named",
+        time_unit="s",
+        assumptions=(),
+        rows_read=1,
+        rows_used=1,
+        rejected=(),
+        flagged=(),
+    ),
+    slo={},
+    warnings=(),
+    provenance=Provenance(
+        command="planner recommend",
+        planner_version="0",
+        inputs_sha256={},
+        catalogue_sha256={},
+        library_versions={},
+        seed=42,
+    ),
+)
+TARGETS = (("ttft_s", 99.0, 2.0), ("tpot_s", 99.0, 0.05))
+
+
+def gpus(plan):
+    return plan.gpus.value
+
+
+@pytest.fixture(scope="module")
+def traffic():
+    return poisson(6.0, 1800.0, input_mean=1500, output_mean=250)
+
+
+@pytest.fixture(scope="module")
+def plan(make_case, traffic):
+    slo = slo_of(*TARGETS, sample_rate=0.1, headroom=0.1, spare_replicas=1, growth=0.1)
+    return solve(make_case(traffic, slo), CONTEXT)
+
+
+def test_plan_obeys_the_schema_and_repeats_byte_for_byte(plan, make_case, traffic):
+    assert schema_problems(plan_to_dict(plan)) == []
+    slo = slo_of(*TARGETS, sample_rate=0.1, headroom=0.1, spare_replicas=1, growth=0.1)
+    again = solve(make_case(traffic, slo), CONTEXT)
+    assert dumps(plan_to_dict(again)) == dumps(plan_to_dict(plan))
+
+
+def test_every_target_holds_and_one_binds(plan):
+    assert all(row.holds for row in plan.latency)
+    assert sum(row.binds for row in plan.latency) == 1
+    binding = next(row for row in plan.latency if row.binds)
+    assert binding.margin == min(row.margin for row in plan.latency)
+    for row in plan.latency:
+        assert row.low_s <= row.worst_s <= row.high_s
+        assert row.worst_s <= row.limit_s
+        assert row.attainment >= row.percentile / 100
+
+
+def test_replica_terms_multiply_out(plan):
+    terms = plan.replica_terms
+    exact = terms.peak_requests_per_s * 1.1 / (0.9 * terms.capacity_requests_per_s)
+    assert terms.exact == pytest.approx(exact, rel=1e-9)
+    assert terms.for_load == int(np.ceil(terms.exact))
+    assert plan.replicas.value == terms.for_load + 1
+    assert plan.gpus.value == plan.replicas.value * plan.deployment.gpus
+    # 6 req/s in a one-in-ten sample.
+    assert terms.peak_requests_per_s == pytest.approx(60.0, rel=0.02)
+
+
+def test_cost_is_price_times_gpus(plan):
+    cost = plan.cost
+    assert cost.usd_per_hour == pytest.approx(cost.usd_per_gpu_hour * plan.gpus.value)
+    assert cost.usd_per_month == pytest.approx(cost.usd_per_hour * 730.0)
+    # 66 req/s of about 1,750 tokens.
+    rate = 66.0 * (1500 + 250)
+    expected = cost.usd_per_hour / (rate * 3600 / 1e6)
+    assert cost.usd_per_million_tokens_mean == pytest.approx(expected, rel=0.05)
+
+
+def test_counts_band_holds_the_count(plan):
+    assert plan.replicas.low <= plan.replicas.value <= plan.replicas.high
+    moved = {(row.assumption, row.change): row.replicas for row in plan.sensitivity}
+    band = f"{100 * plan.replica_terms.band_terms['step_time']:.0f} %"
+    assert moved["step_time", f"−{band}"] == plan.replicas.low
+    assert moved["step_time", f"+{band}"] == plan.replicas.high
+    assert moved["load", "+20 %"] >= plan.replicas.value >= moved["load", "−20 %"]
+    assert moved["output_tokens", "+20 %"] >= moved["output_tokens", "−20 %"]
+
+
+def test_findings_are_the_documented_ones(plan):
+    for each in plan.findings:
+        assert tuple(sorted(each.values)) == tuple(sorted(FINDINGS[each.id]))
+    said = {each.id for each in plan.findings}
+    assert {"load_test_decides", "replay_pending", "context_used_vs_2048"} <= said
+    with pytest.raises(ValueError, match="needs"):
+        finding("replay_pending", extra=1)
+
+
+def test_balance_point_is_the_theorys(plan):
+    # C* = R·(1 + D·S·k/(2P)) − D for bf16, with everything from independent figures.
+    chunk = plan.chunk
+    ridge, parameters, kv = 989e12 / 3.35e12, 8.03e9, 131_072
+    expected = (
+        ridge * (1 + chunk.decode_seqs * chunk.context_tokens * kv / (2 * parameters))
+        - chunk.decode_seqs
+    )
+    assert chunk.balance_chunk_tokens == pytest.approx(expected, rel=0.01)
+    assert chunk.balance_flag_tokens == pytest.approx(expected + chunk.decode_seqs, rel=0.01)
+
+
+def test_concurrency_is_length_biased(plan, traffic):
+    prompt, output = traffic.input_tokens, traffic.output_tokens
+    mean = (prompt * output).mean() / output.mean() + (output**2).mean() / (2 * output.mean())
+    assert plan.concurrency.mean_context_tokens == pytest.approx(mean, rel=0.01)
+    assert plan.concurrency.p95_context_tokens > plan.concurrency.mean_context_tokens
+
+
+def test_looser_targets_more_load_and_faster_gpus_never_surprise(make_case, traffic, plan):
+    base = {"sample_rate": 0.1, "headroom": 0.1, "spare_replicas": 1, "growth": 0.1}
+    loose = slo_of(("ttft_s", 99.0, 4.0), ("tpot_s", 99.0, 0.1), **base)
+    assert gpus(solve(make_case(traffic, loose), CONTEXT)) <= gpus(plan)
+    busier = slo_of(*TARGETS, **{**base, "growth": 1.2})
+    assert gpus(solve(make_case(traffic, busier), CONTEXT)) >= gpus(plan)
+    same = slo_of(*TARGETS, **base)
+    assert gpus(solve(make_case(traffic, same, "h200"), CONTEXT)) <= gpus(plan)
+
+
+def test_several_gpus_take_the_cheapest_and_show_the_other(make_case, traffic):
+    slo = slo_of(*TARGETS, sample_rate=0.1)
+    alone = {name: solve(make_case(traffic, slo, name), CONTEXT) for name in ("h100", "l40s")}
+    cheapest = min(alone, key=lambda name: alone[name].cost.usd_per_hour)
+    both = solve(make_case(traffic, slo, "h100", "l40s"), CONTEXT)
+    assert both.cost.usd_per_hour == pytest.approx(alone[cheapest].cost.usd_per_hour)
+    others = {row.deployment.gpu for row in both.alternatives} - {both.deployment.gpu}
+    assert len(others) == 1
+    dearer = slo_of(*TARGETS, sample_rate=0.1, prices_usd_per_hour={both.deployment.gpu: 1000.0})
+    flipped = solve(make_case(traffic, dearer, "h100", "l40s"), CONTEXT)
+    assert flipped.deployment.gpu != both.deployment.gpu
+
+
+def test_declared_layout_and_flags_are_obeyed(make_case, traffic):
+    slo = slo_of(
+        *TARGETS,
+        tensor_parallel_sizes=(2,),
+        max_num_batched_tokens=(1024,),
+        max_num_seqs=(128,),
+        gpu_memory_utilization=0.8,
+    )
+    plan = solve(make_case(traffic, slo), CONTEXT)
+    chosen = plan.deployment
+    assert (chosen.tensor_parallel_size, chosen.max_num_batched_tokens) == (2, 1024)
+    assert (chosen.max_num_seqs, chosen.gpu_memory_utilization) == (128, 0.8)
+    flags = " ".join(plan.launch)
+    assert "--max-num-batched-tokens 1024" in flags
+    assert "--gpu-memory-utilization 0.8" in flags
+
+
+def test_a_rare_class_with_a_hard_target_is_not_forgotten(make_case):
+    # One request in fifty has a 20,000-token prompt and its own TTFT target.
+    draw = np.random.default_rng(2)
+    arrival = np.sort(draw.uniform(0, 7200, 20_000))
+    rare = (np.arange(20_000) % 50 == 0).astype(np.int64)
+    requests = requests_of(
+        arrival, np.where(rare, 20_000, 500), 100, class_id=rare, class_names=("chat", "doc")
+    )
+    easy = (
+        WorkloadClass(name="chat", targets=(Target(metric="tpot_s", percentile=99, limit_s=0.1),)),
+    )
+    hard = (
+        *easy,
+        WorkloadClass(name="doc", targets=(Target(metric="ttft_s", percentile=90, limit_s=1.0),)),
+    )
+    without = solve(make_case(requests, replace(slo_of(), classes=easy)), CONTEXT)
+    both = solve(make_case(requests, replace(slo_of(), classes=hard)), CONTEXT)
+    assert gpus(both) > gpus(without)
+    row = next(row for row in both.latency if row.class_name == "doc")
+    assert row.binds
+    assert row.merged_windows == 2  # 200 an hour: both hours are needed for 1,000, and not enough
+    assert any(f.id == "class_without_target" for f in without.findings)
+
+
+def test_what_does_not_fit_says_what_would(make_case, traffic):
+    slo = slo_of(
+        *TARGETS, model=LLAMA_70B, tensor_parallel_sizes=(1,), pipeline_parallel_sizes=(1,)
+    )
+    with pytest.raises(InfeasibleError) as caught:
+        solve(make_case(traffic, slo, "l40s"), CONTEXT)
+    text = str(caught.value)
+    assert "does not fit on 1 × l40s" in text
+    assert "131.4 GiB for weights" in text  # 70.6e9 parameters × 2 B
+    assert "4 × l40s a replica" in text
+    assert caught.value.exit_code == 3
+
+
+def test_unreachable_target_names_the_nearest_limit(make_case, traffic):
+    slo = slo_of(("ttft_s", 99.0, 0.001), ("tpot_s", 99.0, 0.05), model=LLAMA_8B)
+    with pytest.raises(InfeasibleError) as caught:
+        solve(make_case(traffic, slo), CONTEXT)
+    assert "all ttft_s p99 ≤ 0.001 s" in str(caught.value)
+    limit = float(caught.value.nearest.split("limit is ")[1].split(" s")[0])
+    again = slo_of(("ttft_s", 99.0, 1.1 * limit), ("tpot_s", 99.0, 0.05))
+    assert solve(make_case(traffic, again), CONTEXT).replicas.value >= 1
+
+
+@pytest.fixture(scope="module")
+def conversation(shared):
+    trace = shared / "traces" / "azure2023" / "AzureLLMInferenceTrace_conv.csv"
+    return load_trace([str(trace)]).requests
+
+
+def test_the_surge_decides_on_the_recorded_conversation_trace(make_case, conversation):
+    slo = slo_of(
+        ("ttft_s", 99.0, 6.0),
+        ("tpot_s", 99.0, 0.2),
+        model=LLAMA_70B,
+        tensor_parallel_sizes=(4,),
+    )
+    plan = solve(make_case(conversation, slo), CONTEXT)
+    surge = plan.surge
+    # Reference figures: mean 6.4 k, busiest ten minutes 10.5 k, busiest minute 12.6 k (counted on
+    # clock minutes there, on any minute here).
+    assert surge.mean_prompt_tokens_per_s == pytest.approx(6400, rel=0.01)
+    assert surge.busiest_10min_prompt_tokens_per_s == pytest.approx(10_500, rel=0.01)
+    assert surge.busiest_minute_prompt_tokens_per_s == pytest.approx(12_600, rel=0.02)
+    assert surge.decides
+    assert surge.replicas == 1
+    rows = {row.max_num_batched_tokens: row for row in surge.budgets}
+    assert rows[512].verdict in ("knife_edge", "overloads")
+    assert rows[512].utilization_mean < 1.0 < rows[512].utilization_busiest_minute
+    assert rows[512].step_s == pytest.approx(0.054, rel=0.15)  # two simulators: 50 and 54 ms
+    assert rows[2048].verdict == "holds"
+    said = [f for f in plan.findings if f.id in ("knife_edge", "budget_overloads")]
+    assert 512 in {f.values["max_num_batched_tokens"] for f in said}
+
+
+def test_one_h100_carries_the_conversation_trace_with_an_8b_model(make_case, conversation):
+    plan = solve(
+        make_case(conversation, slo_of(("ttft_s", 99.0, 4.0), ("tpot_s", 99.0, 0.1))), CONTEXT
+    )
+    assert plan.gpus.value == 1
+    rows = {row.metric: row for row in plan.latency}
+    # Another simulator: TPOT about 8.5 ms, TTFT 45 to 75 ms on average at this rate.
+    assert 0.008 < rows["tpot_s"].worst_s < 0.02
+    assert 0.08 < rows["ttft_s"].worst_s < 0.3
