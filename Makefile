@@ -39,6 +39,10 @@ format: setup  ## rewrite the sources in the house format
 bench: setup  ## timings and counts
 	$(BIN)/pytest tests -m bench --benchmark-only
 
+docs: setup  ## regenerate what is generated: CLI reference, equations, input reference
+	$(BIN)/python -m planner.cli.reference > docs/cli.md
+	$(BIN)/python -m planner.spec.schema_docs docs/inputs.md
+
 lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-emit-index-url --no-header -o requirements/run.txt
 	uv pip compile -q pyproject.toml --group dev --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-emit-index-url --no-header -o requirements/dev.txt
