@@ -3,9 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+MEASUREMENTS ?= ../shared/groundtruth
 PYTEST ?= $(BIN)/pytest -n 2 --dist loadgroup
 
-.PHONY: help setup demo test check format bench docs lock clean
+.PHONY: help setup demo test check format bench docs fit lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -17,6 +18,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m planner.sim.warm
 	@touch $@
 
 demo: setup  ## set up, then size the example week
@@ -42,6 +44,11 @@ bench: setup  ## timings and counts
 docs: setup  ## regenerate what is generated: CLI reference, equations, input reference
 	$(BIN)/python -m planner.cli.reference > docs/cli.md
 	$(BIN)/python -m planner.spec.schema_docs docs/inputs.md
+	$(BIN)/python -m planner.perf.equations.document > docs/equations.md
+	@if [ -d $(MEASUREMENTS) ]; then $(BIN)/python -m planner.calibrate.document $(MEASUREMENTS) docs/accuracy.md; fi
+
+fit: setup  ## fit efficiencies, overheads and bands to the measurements (needs MEASUREMENTS)
+	$(BIN)/python -m planner.calibrate.fit $(MEASUREMENTS) --output planner/data/calibration --engines planner/data/engines
 
 lock:  ## resolve the dependencies again (needs uv)
 	uv pip compile -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --generate-hashes --no-emit-index-url --no-header -o requirements/run.txt

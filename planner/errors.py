@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from planner.text import visible
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
@@ -27,13 +29,13 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        """Render as `file:line:col path: message (hint)`, leaving out what is unknown."""
+        """Render as `file:line:col path: message (hint)`, one line, leaving out what is unknown."""
         place = self.file
         if self.line:
             place += f":{self.line}:{self.column}"
         where = " ".join(part for part in (place, self.path) if part)
         text = f"{where}: {self.message}" if where else self.message
-        return f"{text} ({self.hint})" if self.hint else text
+        return visible(f"{text} ({self.hint})" if self.hint else text)
 
 
 class PlannerError(Exception):

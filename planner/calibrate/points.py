@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from planner.errors import InputError
+from planner.calibrate.measured import Row, text
+from planner.calibrate.names import as_released, gpu_of, model_of
+from planner.errors import InputError, Problem
 from planner.perf.closed_loop import Load
 from planner.spec import catalog
 from planner.spec.deployment import Deployment
@@ -16,44 +18,6 @@ from planner.spec.engine import Engine
 from planner.spec.gpu import Gpu
 from planner.spec.model import Model
 
-Row = Mapping[str, str]
-
-# The points' names of hardware and models -> the catalogue's.
-GPU_NAMES = {
-    "H100-SXM-80GB": "h100-sxm",
-    "H200-SXM-141GB": "h200-sxm",
-    "B200-SXM-180GB": "b200-sxm",
-    "B300-SXM": "b300-sxm",
-    "A100-SXM-80GB": "a100-80gb-sxm",
-    "A100-80GB": "a100-80gb-sxm",
-    "A100-SXM-40GB": "a100-40gb-sxm",
-    "GH200-96GB": "gh200",
-    "GB200": "gb200",
-    "MI300X-192GB": "mi300x",
-    "MI355X-288GB": "mi355x",
-    "RTX4090-24GB": "rtx-4090",
-    "RTX-A6000-48GB": "rtx-a6000",
-    "L4-24GB": "l4",
-    "L40S-48GB": "l40s",
-    "RTX-PRO-6000-96GB": "rtx-pro-6000",
-}
-MODEL_NAMES = (
-    (r"Llama-3.1-70B", "meta-llama/Llama-3.1-70B-Instruct"),
-    (r"Llama-3.3-70B", "meta-llama/Llama-3.1-70B-Instruct"),
-    (r"Llama-3.1-8B", "meta-llama/Llama-3.1-8B-Instruct"),
-    (r"Qwen3.5-397B", "Qwen/Qwen3.5-397B-A17B"),
-    (r"Qwen3-Coder-Next", "Qwen/Qwen3-Next-80B-A3B-Instruct"),
-    (r"DeepSeek-Math-V2|DeepSeek-V3.2", "deepseek-ai/DeepSeek-V3.2"),
-    (r"DeepSeek-R1-Distill", ""),
-    (r"DeepSeek-(R1|V3)", "deepseek-ai/DeepSeek-V3"),
-    (r"Kimi-K2", "moonshotai/Kimi-K2-Instruct"),
-    (r"GLM-5", "zai-org/GLM-5"),
-    (r"MiniMax-M2", "MiniMaxAI/MiniMax-M2.5"),
-    (r"405B", "meta-llama/Llama-3.1-405B-Instruct"),
-    (r"Qwen3-Coder-480B", "Qwen/Qwen3-Coder-480B-A35B-Instruct"),
-    (r"Qwen3-8B", "Qwen/Qwen3-8B"),
-    (r"Qwen3-14B", "Qwen/Qwen3-14B"),
-)
 # Families released in per-tensor fp8; every other fp8 release uses 128 × 128 blocks.
 PER_TENSOR_FP8 = re.compile(r"llama|mistral|ministral|gemma", re.IGNORECASE)
 # What InferenceX's launch scripts pass, by scheduler; elsewhere it is rarely stated.
@@ -78,10 +42,31 @@ class Unsupported(Exception):  # noqa: N818  (a row without a prediction, not a 
     """Why a row cannot be predicted."""
 
 
-def read_points(path: Path) -> list[Row]:
-    """Return every row of a points file."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+def read_points(path: Path, required: Sequence[str] = ()) -> list[Row]:
+    """Return every row of a CSV file of measurements; other columns than `required` may lack.
+
+    Raises
+    ------
+    InputError
+        A required column is missing, or the file is no UTF-8 text.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            missing = [name for name in required if name not in (reader.fieldnames or ())]
+            if missing:
+                hint = "the first line names the columns: " + ", ".join(required) + " are needed"
+                raise InputError(
+                    [
+                        Problem(message=f"no column {name}", file=str(path), line=1, hint=hint)
+                        for name in missing
+                    ]
+                )
+            return list(reader)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(
+            Problem(message=f"no CSV text: {error}", file=str(path), hint="save it as UTF-8 CSV")
+        ) from error
 
 
 def point(row: Row) -> Point:
@@ -94,9 +79,9 @@ def point(row: Row) -> Point:
     """
     model, gpu, engine = _model(row), _gpu(row), _engine(row)
     dp = _integer(row, "dp", 1)
-    if not (row["input_tokens"] and row["output_tokens"] and row["concurrency"]):
+    if not (text(row, "input_tokens") and text(row, "output_tokens") and text(row, "concurrency")):
         raise Unsupported("lengths or concurrency not stated")
-    concurrency = float(row["concurrency"])
+    concurrency = max(1.0, float(text(row, "concurrency")))
     deployment = Deployment(
         gpu=gpu.id,
         model=model.id,
@@ -110,19 +95,22 @@ def point(row: Row) -> Point:
         expert_parallel=_integer(row, "ep", 1) > 1,
         max_num_batched_tokens=_integer(row, "max_num_batched_tokens", 8192),
         max_num_seqs=_max_num_seqs(row, gpu, engine, concurrency),
-        max_model_len=int(2 * (float(row["input_tokens"]) + float(row["output_tokens"]))) + 256,
+        max_model_len=int(
+            2 * (float(text(row, "input_tokens")) + float(text(row, "output_tokens")))
+        )
+        + 256,
         gpu_memory_utilization=DEFAULT_UTILIZATION[engine.policy],
         block_size=16,
     )
     return Point(
-        id=row["point_id"],
+        id=text(row, "point_id"),
         model=model,
         gpu=gpu,
         engine=engine,
         deployment=deployment,
         load=Load(
-            prompt_tokens=float(row["input_tokens"]),
-            output_tokens=float(row["output_tokens"]),
+            prompt_tokens=float(text(row, "input_tokens")),
+            output_tokens=float(text(row, "output_tokens")),
             concurrency=concurrency / dp,
             opening_burst=_burst(row, concurrency),
             poll_steps=_poll_steps(row, gpu),
@@ -133,14 +121,14 @@ def point(row: Row) -> Point:
 
 def weight_dtype(row: Row, model: Model) -> str:
     """Return our name of the row's weight format; unstated means as published."""
-    text = row["weight_dtype"].lower()
-    if text.startswith("fp8"):
-        return "fp8" if PER_TENSOR_FP8.search(row["model"]) else "fp8_block"
-    if text == "fp4":
-        return "mxfp4" if "gpt-oss" in row["model"] else "nvfp4"
-    if "int4" in text or "awq" in text:
+    stated = text(row, "weight_dtype").lower()
+    if stated.startswith("fp8"):
+        return "fp8" if PER_TENSOR_FP8.search(text(row, "model")) else "fp8_block"
+    if stated == "fp4":
+        return "mxfp4" if "gpt-oss" in text(row, "model") else "nvfp4"
+    if "int4" in stated or "awq" in stated:
         return "int4"
-    return text if text in ("bf16", "mxfp4") else model.weight_dtype
+    return stated if stated in ("bf16", "mxfp4") else model.weight_dtype
 
 
 def kv_cache_dtype(row: Row, gpu: Gpu) -> str:
@@ -149,7 +137,7 @@ def kv_cache_dtype(row: Row, gpu: Gpu) -> str:
     InferenceX's unstated 70 B runs on B200 start without queueing at loads whose KV would not fit
     at 16 bit, and read KV at half the 16-bit time; those on H100 and H200 queue as 16 bit would.
     """
-    stated = row["kv_dtype"]
+    stated = text(row, "kv_dtype")
     if stated.startswith("fp8") or (not stated and "fp4" in gpu.peak_flops_per_s):
         return "fp8"
     return "bf16"
@@ -157,9 +145,9 @@ def kv_cache_dtype(row: Row, gpu: Gpu) -> str:
 
 def _max_num_seqs(row: Row, gpu: Gpu, engine: Engine, concurrency: float) -> int:
     """Return the batch limit: stated, InferenceX's (the concurrency; 512 on Blackwell), default."""
-    if row.get("max_num_seqs"):
-        return int(float(row["max_num_seqs"]))
-    if row["source_id"] == INFERENCEX:
+    if text(row, "max_num_seqs"):
+        return int(float(text(row, "max_num_seqs")))
+    if text(row, "source_id") == INFERENCEX:
         return max(int(concurrency), 512 if "fp4" in gpu.peak_flops_per_s else 1)
     return max(catalog.batch_default(engine, gpu).max_num_seqs, int(concurrency))
 
@@ -169,53 +157,46 @@ def _poll_steps(row: Row, gpu: Gpu) -> float:
 
     Its launch scripts do so for DeepSeek and Qwen3.5 on B200, and 10 throughout on B300.
     """
-    named = re.search(r"DeepSeek|Qwen3\.5", row["model"])
-    if row["engine"] != "sglang" or row["source_id"] != INFERENCEX or not named:
+    named = re.search(r"DeepSeek|Qwen3\.5", text(row, "model"))
+    if text(row, "engine") != "sglang" or text(row, "source_id") != INFERENCEX or not named:
         return 1.0
     if gpu.id == "b300-sxm":
         return 10.0
     if gpu.id == "b200-sxm":
-        return 10.0 if float(row["concurrency"]) < 16 else 30.0
+        return 10.0 if float(text(row, "concurrency")) < 16 else 30.0
     return 1.0
 
 
 def _burst(row: Row, concurrency: float) -> float:
     """Share of the requests that arrive together at the start; InferenceX sends 10 per client."""
-    if row["source_id"] == INFERENCEX:
+    if text(row, "source_id") == INFERENCEX:
         return 0.1
-    requests = row.get("n_requests", "")
+    requests = text(row, "n_requests")
     return min(1.0, concurrency / float(requests)) if requests else 0.1
 
 
 def _model(row: Row) -> Model:
-    name = row["model"]
-    for pattern, known in MODEL_NAMES:
-        if re.search(pattern, name, re.IGNORECASE):
-            name = known
-            break
-    try:
-        model = catalog.model(name)
-    except InputError as error:
-        raise Unsupported(f"model {row['model']} is not in the catalogue") from error
-    # Kimi from K2-Thinking on is published with 4-bit experts and everything else at 16 bit.
-    experts_only = "Kimi-K2" in name and weight_dtype(row, model) in ("int4", "nvfp4")
-    return replace(model, quantized_experts_only=True) if experts_only else model
+    name = text(row, "model")
+    model = model_of(name)
+    if model is None:
+        raise Unsupported(f"model {name} is not in the catalogue")
+    return as_released(model, name, weight_dtype(row, model))
 
 
 def _gpu(row: Row) -> Gpu:
-    try:
-        return catalog.gpu(GPU_NAMES.get(row["gpu"], row["gpu"]))
-    except InputError as error:
-        raise Unsupported(f"GPU {row['gpu']} is not in the catalogue") from error
+    gpu = gpu_of(text(row, "gpu"))
+    if gpu is None:
+        raise Unsupported(f"GPU {text(row, 'gpu')} is not in the catalogue")
+    return gpu
 
 
 def _engine(row: Row) -> Engine:
-    name = row["engine"].lower()
+    name = text(row, "engine").lower()
     if name == "trtllm":
         return trtllm()
     if name not in ("vllm", "sglang"):
         raise Unsupported(f"engine {row['engine']} has no profile")
-    old = re.match(r"0\.(\d|10|11)(\.|$)", row["engine_version"]) and name == "vllm"
+    old = re.match(r"0\.(\d|10|11)(\.|$)", text(row, "engine_version")) and name == "vllm"
     return catalog.engine(name, "0.11" if old else "")
 
 
@@ -235,4 +216,4 @@ def trtllm() -> Engine:
 
 
 def _integer(row: Row, name: str, default: int) -> int:
-    return int(float(row[name])) if row.get(name) else default
+    return max(1, int(float(text(row, name)))) if text(row, name) else default

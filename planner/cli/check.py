@@ -17,7 +17,7 @@ Example:
   planner check slo.yaml
 """,
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path, readable=False))
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def command(file: Path, as_json: bool) -> None:
     """Check an slo.yaml and report every problem with its place.
@@ -46,4 +46,6 @@ def command(file: Path, as_json: bool) -> None:
 
 
 def _print(data: dict[str, Any]) -> None:
-    click.echo(json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True))
+    text = json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True)
+    # A file name need not be UTF-8; its odd bytes become JSON escapes.
+    click.echo(text.encode(errors="backslashreplace").decode())

@@ -16,8 +16,10 @@ COMMANDS = {
     "recommend": "Size a fleet for a trace: settings, GPU count and the reasons.",
     "profile": "Say what the traffic in a trace is, class by class.",
     "check": "Check an slo.yaml and report every problem with its place.",
+    "simulate": "Replay a trace through one deployment, request by request.",
     "explain": "Print an equation with the numbers of a case substituted.",
     "catalog": "List the known GPUs, models and engines with their sources.",
+    "validate": "Compare predictions with measured serving points and start-ups.",
     "synth": "Write a seeded, realistic synthetic trace from a recipe.",
 }
 

@@ -32,14 +32,19 @@ Examples:
 @click.option(
     "--slo",
     "slo_file",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Profile the workload classes that this slo.yaml declares.",
 )
 @click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
 @click.option(
+    "--time-unit",
+    metavar="UNIT",
+    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
+)
+@click.option(
     "--output",
     "-o",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Write the profile to this file as JSON (schemas/profile.schema.json).",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
@@ -48,6 +53,7 @@ def command(
     more: tuple[str, ...],
     slo_file: Path | None,
     fmt: str | None,
+    time_unit: str | None,
     output: Path | None,
     as_json: bool,
 ) -> None:
@@ -66,10 +72,10 @@ def command(
     from planner.profile.store import dumps, write_profile
 
     slo = _slo(slo_file)
-    loaded = load_trace(paths, fmt=fmt, classes=slo.classes if slo else ())
+    loaded = load_trace(paths, fmt=fmt, time_unit=time_unit, classes=slo.classes if slo else ())
     profile = profile_requests(loaded.requests)
     if output is not None:
-        write_profile(profile, output)
+        write_profile(profile, output, inputs=(*loaded.report.files, slo_file or ""))
     if as_json:
         click.echo(dumps(profile), nl=False)
     else:
@@ -108,8 +114,9 @@ def _screen(profile: TraceProfile, report: IngestReport) -> list[str]:
 def _head(profile: TraceProfile, report: IngestReport) -> list[str]:
     from planner.profile.windows import moment
     from planner.report.format import count, duration
+    from planner.text import visible
 
-    files = ", ".join(report.files)
+    files = visible(", ".join(report.files))
     begins = f" · from {moment(profile.origin, 0.0)}" if profile.origin else ""
     return [
         f"{files}  {count(profile.requests)} requests · {duration(profile.span_s)}{begins}",

@@ -12,11 +12,11 @@ import click
     "synth",
     epilog="Example: planner synth traces/week42.yaml --output traces/week42.parquet",
 )
-@click.argument("recipe", type=click.Path(path_type=Path))
+@click.argument("recipe", type=click.Path(path_type=Path, readable=False))
 @click.option(
     "--output",
     "-o",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, readable=False),
     help="Parquet file to write [default: the recipe's name with .parquet].",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Use this seed, not the recipe's.")
@@ -31,8 +31,9 @@ def command(recipe: Path, output: Path | None, seed: int | None, as_json: bool) 
     from planner.synth.load import load_recipe
     from planner.synth.write import synth
 
+    loaded = load_recipe(recipe)
     target = output if output is not None else recipe.with_suffix(".parquet")
-    written = synth(load_recipe(recipe), target, seed=seed)
+    written = synth(loaded, target, seed=seed, inputs=[recipe])
     if as_json:
         click.echo(json.dumps(written, sort_keys=True))
         return

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from duckdb import DuckDBPyConnection
 
 from planner.errors import InputError, Problem
+from planner.ingest import duck
 from planner.ingest.classes import NUMBER_COLUMNS, condition, describe
-from planner.ingest.duck import query
 from planner.ingest.judge import parsed_rows
 from planner.ingest.read import load_document
 from planner.ingest.sql import mapped_rows
@@ -88,5 +88,5 @@ def _select(
             load_document(connection, source)
         parsed = parsed_rows(mapped_rows(source, fmt), types, table.judgement)
         sql = f"SELECT {columns} FROM ({parsed}) {rest}"
-        rows += query(connection, sql, source.path).fetchall()
+        rows += duck.rows(connection, sql, source.path)
     return rows

@@ -10,6 +10,7 @@ from planner.errors import InputError, Problem
 from planner.ingest.duck import literal
 from planner.ingest.judge import TEXT_COLUMNS
 from planner.spec.slo import WorkloadClass
+from planner.text import visible
 
 NUMBER_COLUMNS = {
     "input_tokens": "input_tokens_v",
@@ -68,6 +69,7 @@ def from_column(values: Sequence[str | None]) -> Assignment:
         return Assignment(names=(ALL,), assumptions=(note, ONE_CLASS))
     whens = " ".join(f'WHEN "class" = {literal(name)} THEN {i}' for i, name in enumerate(names))
     blank = None in values
+    names = [visible(name) for name in names]
     notes = [f"classes are the values of the trace's class column: {', '.join(names)}"]
     if blank:
         names.append(UNCLASSIFIED if UNCLASSIFIED not in names else f"{UNCLASSIFIED} (no value)")

@@ -111,7 +111,7 @@ def _plain(paths: Sequence[str]) -> str:
 
 def _some_columns(sample: Sample) -> str:
     more = f" and {len(sample.columns) - 12} more" if len(sample.columns) > 12 else ""
-    return ", ".join(sample.columns[:12]) + more
+    return (", ".join(sample.columns[:12]) + more) or "no names at all"
 
 
 def _detected(source: Source) -> Format:
@@ -150,6 +150,10 @@ def _wrong_columns(source: Source) -> Problem:
     )
 
 
+def _holds_objects(values: Sequence[object]) -> bool:
+    return any(isinstance(value, list) and value and isinstance(value[0], dict) for value in values)
+
+
 def _rename_hint(sample: Sample, missing: Sequence[str], found: dict[str, canonical.Column]) -> str:
     taken = {column.name for column in found.values()}
     free = {canonical.normalised(name): name for name in sample.columns if name not in taken}
@@ -161,5 +165,12 @@ def _rename_hint(sample: Sample, missing: Sequence[str], found: dict[str, canoni
             if close:
                 hints.append(f"is {free[close[0]]} the {target}? then rename it {target}")
                 break
+    hints += [
+        f"are the requests inside {name}? then extract them: jq -c '.{name}[]'"
+        for name in sample.columns
+        if len(sample.rows) == 1
+        and not sample.tabular
+        and _holds_objects(sample.values(f'"{name}"'))
+    ]
     hints.append("needed: timestamp (or arrival_s), input_tokens, output_tokens")
     return "; ".join(hints)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import duckdb
 from duckdb import DuckDBPyConnection
+from numpy.typing import NDArray
 
 from planner.errors import InputError, Problem
 
@@ -14,6 +18,24 @@ from planner.errors import InputError, Problem
 # or not, and is hardly faster here: one core reads a million rows of CSV in a second.
 THREADS = 1
 MAX_LINE_BYTES = 16 << 20  # one JSON line: a benchmark run with all its arrays
+
+_FAULTS = (  # what DuckDB says, what it means, what helps
+    (
+        "maximum line size",
+        f"the line is longer than {MAX_LINE_BYTES >> 20} MiB",
+        "export the log without prompts and answers, and look for a quote that is never closed",
+    ),
+    (
+        "unicode",
+        "holds bytes that are not UTF-8 text",
+        "convert it: iconv -f LATIN1 -t UTF-8",
+    ),
+    (
+        "state machine reached an invalid state",
+        "line ends are mixed, some CRLF and some LF",
+        r"unify them: sed -i 's/\r$//'",
+    ),
+)
 
 # Text timestamps without an offset count as UTC because the session's zone is UTC.
 _MACROS = """
@@ -42,34 +64,46 @@ def connect() -> DuckDBPyConnection:
     return connection
 
 
-def query(connection: DuckDBPyConnection, sql: str, path: str) -> DuckDBPyConnection:
-    """Run `sql` over the file `path`; turn what DuckDB says about the file into an InputError."""
+def rows(connection: DuckDBPyConnection, sql: str, path: str) -> list[tuple[Any, ...]]:
+    """Run `sql` over the file `path` and return its rows."""
+    with _about(path):
+        return connection.execute(sql).fetchall()
+
+
+def arrays(connection: DuckDBPyConnection, sql: str, path: str) -> dict[str, NDArray[Any]]:
+    """Run `sql` over the file `path` and return its columns."""
+    with _about(path):
+        return connection.execute(sql).fetchnumpy()
+
+
+@contextmanager
+def _about(path: str) -> Iterator[None]:
+    """Turn what DuckDB says about a file into an InputError.
+
+    Results are streamed, so that a fault deep in the file shows only as they are fetched.
+    """
     try:
-        return connection.execute(sql)
+        yield
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
         raise  # the query is wrong, not the file
-    except duckdb.Error as error:
+    except (duckdb.Error, UnicodeDecodeError) as error:
         raise InputError(file_problem(path, error)) from None
 
 
-def file_problem(path: str, error: duckdb.Error) -> Problem:
+def file_problem(path: str, error: Exception) -> Problem:
     """Describe a file that DuckDB cannot read to its end."""
     text = str(error)
     first_line = text.splitlines()[0] if text else type(error).__name__
+    message, hint = f"the file is damaged or cut: {first_line}", "copy or export it again"
     line = re.search(r"on Line: (\d+)", text)
-    if "maximum line size" in text.casefold() and line:
-        return Problem(
-            message=f"the line is longer than {MAX_LINE_BYTES >> 20} MiB",
-            file=path,
-            line=int(line.group(1)),
-            column=1,
-            hint="export the log without prompts and answers",
-        )
-    return Problem(
-        message=f"the file is damaged or cut: {first_line}",
-        file=path,
-        hint="copy or export it again",
-    )
+    for sign, meaning, remedy in _FAULTS:
+        if sign in text.casefold():
+            message, hint = meaning, remedy
+            break
+    else:
+        line = None
+    place = int(line.group(1)) if line else 0
+    return Problem(message=message, file=path, line=place, column=min(place, 1), hint=hint)
 
 
 def literal(value: object) -> str:

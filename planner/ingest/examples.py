@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from duckdb import DuckDBPyConnection
 
-from planner.ingest.duck import MAX_LINE_BYTES, identifier, query
+from planner.ingest import duck
 from planner.ingest.format import Format
 from planner.ingest.sniff import Source, open_bytes
 from planner.ingest.sql import mapped_rows
@@ -67,7 +67,7 @@ def _lines(text: io.TextIOWrapper) -> Iterator[int]:
 
 
 def _csv_lines(text: io.TextIOWrapper, source: Source) -> Iterator[int]:
-    csv.field_size_limit(MAX_LINE_BYTES)
+    csv.field_size_limit(duck.MAX_LINE_BYTES)
     rows = csv.reader(text, delimiter=source.delimiter)
     start, header = 1, True
     for row in rows:
@@ -81,10 +81,10 @@ def _csv_lines(text: io.TextIOWrapper, source: Source) -> Iterator[int]:
 def values(connection: DuckDBPyConnection, source: Source, fmt: Format, row: int) -> str:
     """Show the canonical values of one row as the log wrote them."""
     names = [name for name in SHOWN if name in fmt.fields]
-    columns = ", ".join(f"{identifier('f_' + name)}::VARCHAR" for name in names)
+    columns = ", ".join(f"{duck.identifier('f_' + name)}::VARCHAR" for name in names)
     sql = f"SELECT {columns} FROM ({mapped_rows(source, fmt)}) LIMIT 1 OFFSET {row}"
-    found = query(connection, sql, source.path).fetchone()
-    return render(dict(zip(names, found or (), strict=False)))
+    found = duck.rows(connection, sql, source.path)
+    return render(dict(zip(names, found[0], strict=True))) if found else "cannot be shown"
 
 
 def render(row: Mapping[str, object]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import glob
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 from planner.errors import InputError, Problem
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".log")
+REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 GLOB_CHARACTERS = frozenset("*?[")
 
 
@@ -48,12 +50,21 @@ def expand(paths: Sequence[str]) -> Expansion:
 
 
 def _expand_one(text: str, notes: list[str]) -> list[str]:
+    if not text:
+        raise InputError(Problem(message="a trace without a name", hint="name a file or folder"))
+    if REMOTE.match(text):
+        raise InputError(
+            Problem(message="not a local file", file=text, hint="download it, then name the copy")
+        )
     path = Path(text)
     try:
         if path.is_dir():
             return _in_folder(path, notes)
         if path.exists():
-            return [text]
+            return [text.rstrip("/")]
+        if path.is_symlink():
+            message = f"a link to {path.readlink()}, where there is no file"
+            raise InputError(Problem(message=message, file=text, hint="restore it or remove it"))
     except OSError as error:
         raise InputError(_os_problem(text, error)) from None
     if GLOB_CHARACTERS & set(text):
@@ -112,6 +123,16 @@ def _once(files: Iterable[str], notes: list[str]) -> list[str]:
 
 def _unreadable(name: str) -> Problem | None:
     try:
+        name.encode()
+    except UnicodeEncodeError:
+        return Problem(message="the file's name is not UTF-8", file=name, hint="rename it")
+    try:
+        if not Path(name).is_file():
+            return Problem(
+                message="a pipe or device: a trace is read more than once",
+                file=name,
+                hint="write it to a file first",
+            )
         with Path(name).open("rb") as stream:
             empty = not stream.read(1)
     except OSError as error:
@@ -134,5 +155,5 @@ def _nearest_file(path: Path) -> str:
         names = [item.name for item in path.parent.iterdir()]
     except OSError:
         return f"the folder {path.parent} cannot be listed"
-    close = difflib.get_close_matches(path.name, names, n=1)
+    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
     return f"did you mean {path.parent / close[0]}?" if close else "check the path"

@@ -10,6 +10,7 @@ from planner.ingest.sql import (
     FIRST_US,
     INTEGERS,
     LAST_US,
+    LONGEST_S,
     TimeReading,
     number_columns,
     status_columns,
@@ -130,7 +131,10 @@ def _reject_case(types: Mapping[str, str], judgement: Judgement) -> str:
     if judgement.reading.absolute:
         checks.append((f"t < {FIRST_US} OR t >= {LAST_US}", reasons.TIME_OUT_OF_RANGE))
     else:
-        checks.append(("t < 0", reasons.TIME_NEGATIVE))
+        checks += [
+            ("t < 0", reasons.TIME_NEGATIVE),
+            (f"t > {LONGEST_S}", reasons.TIME_OUT_OF_RANGE),
+        ]
     before = _whens([*checks, (f"failed AND {nothing}", reasons.FAILED)])
     cancelled = _whens([(f"cancelled AND {nothing}", reasons.CANCELLED)])
     after = (

@@ -13,10 +13,10 @@ from duckdb import DuckDBPyConnection
 from numpy.typing import NDArray
 
 from planner.errors import InputError
-from planner.ingest import reasons
-from planner.ingest.duck import file_problem, query
+from planner.ingest import duck, reasons
 from planner.ingest.format import Format
 from planner.ingest.judge import Judgement, block_rows, judged_rows, parsed_rows
+from planner.ingest.quotes import Unreadable, refuse_swallowed_lines
 from planner.ingest.sniff import Source, open_bytes, read_document
 from planner.ingest.sql import (
     DOCUMENT_TABLE,
@@ -30,15 +30,6 @@ from planner.ingest.sql import (
 KNOWN_TYPES = (*INTEGERS, "DOUBLE", "FLOAT", "DECIMAL", "VARCHAR", "TIMESTAMP", "DATE")
 TAIL_BYTES = 1 << 16
 Arrays = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Unreadable:
-    """A line that never became a row."""
-
-    line: int
-    code: int
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +59,14 @@ def load_document(connection: DuckDBPyConnection, source: Source) -> None:
             [text],
         )
     except duckdb.Error as error:
-        raise InputError(file_problem(source.path, error)) from None
+        raise InputError(duck.file_problem(source.path, error)) from None
 
 
 def settle_types(
     connection: DuckDBPyConnection, source: Source, fmt: Format
 ) -> tuple[Format, dict[str, str]]:
     """Return the SQL type of every mapped column; columns of any unusual type are read as text."""
-    described = query(connection, f"DESCRIBE {mapped_rows(source, fmt)}", source.path).fetchall()
+    described = duck.rows(connection, f"DESCRIBE {mapped_rows(source, fmt)}", source.path)
     types = {str(row[0]).removeprefix("f_"): str(row[1]) for row in described}
     fields = dict(fmt.fields)
     for name, sql_type in types.items():
@@ -90,7 +81,7 @@ def sample_times(
 ) -> list[str]:
     """Return the first arrival times as text."""
     sql = f"SELECT f_time::VARCHAR FROM ({mapped_rows(source, fmt)}) WHERE f_time IS NOT NULL"
-    rows = query(connection, f"{sql} LIMIT {limit}", source.path).fetchall()
+    rows = duck.rows(connection, f"{sql} LIMIT {limit}", source.path)
     return [str(row[0]) for row in rows]
 
 
@@ -104,17 +95,17 @@ def read_file(
     """Read one file completely."""
     mapped = mapped_rows(source, fmt, keep_rejects=True)
     parsed = parsed_rows(mapped, types, judgement)
-    arrays: Arrays = query(
-        connection, judged_rows(parsed, types, judgement), source.path
-    ).fetchnumpy()
+    arrays: Arrays = duck.arrays(connection, judged_rows(parsed, types, judgement), source.path)
     unreadable = _unreadable(connection, source, fmt)
+    if source.sample.container == "csv":
+        refuse_swallowed_lines(connection, source, fmt, arrays["reject"], unreadable)
     if unreadable and _is_cut(source, unreadable[-1].text):
         unreadable = (*unreadable[:-1], replace(unreadable[-1], code=reasons.CUT_LAST_LINE))
     arrays["reject"] = _with_cut_row(source, arrays["reject"])
     keys = np.zeros(0, np.uint64)
     if "hash_ids" in types:
         parsed = parsed_rows(mapped_rows(source, fmt), types, judgement)
-        keys = query(connection, block_rows(parsed), source.path).fetchnumpy()["id"]
+        keys = duck.arrays(connection, block_rows(parsed), source.path)["id"]
     return FileRows(arrays=arrays, block_keys=keys, unreadable=unreadable)
 
 
@@ -152,7 +143,7 @@ def _unreadable(
         sql = (
             f"SELECT line FROM ({raw_rows(source, keep_rejects=False)}) WHERE NOT json_valid(line)"
         )
-        lines = query(connection, sql, source.path).fetchall()
+        lines = duck.rows(connection, sql, source.path)
         return tuple(
             Unreadable(line=0, code=reasons.INVALID_RECORD, text=str(row[0])) for row in lines
         )
@@ -160,12 +151,12 @@ def _unreadable(
 
 
 def _rejected_csv_lines(connection: DuckDBPyConnection, source: Source) -> tuple[Unreadable, ...]:
-    rows = query(
+    rows = duck.rows(
         connection,
         f"SELECT line, min(error_type::VARCHAR), any_value(csv_line) FROM {REJECTS_TABLE} "
         "GROUP BY line ORDER BY line",
         source.path,
-    ).fetchall()
+    )
     connection.execute(f"DROP TABLE {REJECTS_TABLE}; DROP TABLE {SCANS_TABLE}")
     return tuple(
         Unreadable(line=int(line), code=_csv_code(str(kind)), text=str(text).strip())
@@ -194,6 +185,6 @@ def class_values(
             load_document(connection, source)
         parsed = parsed_rows(mapped_rows(source, fmt), own_types, judgement)
         sql = f'SELECT DISTINCT "class" FROM ({parsed}) WHERE readable AND keep LIMIT {limit}'
-        rows = query(connection, sql, source.path).fetchall()
+        rows = duck.rows(connection, sql, source.path)
         found.update(dict.fromkeys(row[0] for row in rows))
     return list(found)

@@ -24,10 +24,10 @@ class Reason:
 _TOKEN_REASONS = (
     ("missing", "has no {column}", True),
     ("minus_one", "has {column} = -1, the mark of an unmeasured value", True),
-    ("negative", "has a negative {column}", False),
-    ("not_a_number", "has a {column} that is not a number", False),
+    ("negative", "has a negative number as {column}", False),
+    ("not_a_number", "has something that is not a number as {column}", False),
     ("not_finite", "has NaN or infinity as {column}", False),
-    ("fractional", "has a {column} that is not whole", False),
+    ("fractional", "has a number that is not whole as {column}", False),
     ("absurd", f"has more than {MAX_TOKENS:,} {{column}}", False),
 )
 INPUT_BASE = 20
@@ -80,7 +80,10 @@ REASONS: dict[int, Reason] = {
         Reason(
             code=TIME_OUT_OF_RANGE,
             name="time_out_of_range",
-            meaning="arrived outside the years 2000 to 2099 (0 is the usual stand-in)",
+            meaning=(
+                "arrived outside the years 2000 to 2099 (0 is the usual stand-in) or more than ten "
+                "years after the start"
+            ),
         ),
         Reason(
             code=TIME_NEGATIVE,

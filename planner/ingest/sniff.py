@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +16,12 @@ from typing import Any, BinaryIO, cast
 from duckdb import DuckDBPyConnection
 
 from planner.errors import InputError, Problem
-from planner.ingest.duck import MAX_LINE_BYTES, file_literal, query
+from planner.ingest import duck
 from planner.ingest.format import Sample
 
 HEAD_BYTES = 1 << 20
 SAMPLE_ROWS = 200
+MAX_DOCUMENT_BYTES = 1 << 30  # read whole, and several times as large once parsed
 DELIMITERS = ",;\t|"
 BOM = b"\xef\xbb\xbf"
 MAGIC = (
@@ -143,18 +145,27 @@ def _sniff_parquet(path: str, gzipped: bool, connection: DuckDBPyConnection) -> 
                     hint="copy or export it again",
                 )
             )
-    cursor = query(connection, f"FROM read_parquet({file_literal(path)}) LIMIT {SAMPLE_ROWS}", path)
-    columns = tuple(str(column[0]) for column in cursor.description or ())
-    rows = tuple(dict(zip(columns, row, strict=True)) for row in cursor.fetchall())
+    head = f"FROM read_parquet({duck.file_literal(path)}) LIMIT {SAMPLE_ROWS}"
+    columns = tuple(str(row[0]) for row in duck.rows(connection, f"DESCRIBE {head}", path))
+    rows = tuple(dict(zip(columns, row, strict=True)) for row in duck.rows(connection, head, path))
     return Source(path=path, sample=Sample(container="parquet", columns=columns, rows=rows))
 
 
+def _lines(text: str) -> list[str]:
+    r"""Split at line ends alone: a prompt may hold U+2028 and others that str.splitlines splits at.
+
+    >>> _lines("a\u2028b\r\nc\n")
+    ['a\u2028b', 'c']
+    """
+    return re.split(r"\r\n|\n|\r", text.rstrip("\r\n"))
+
+
 def _sniff_csv(path: str, gzipped: bool, text: str) -> Source:
-    lines = text.splitlines()
+    lines = _lines(text)
     skip = next(index for index, line in enumerate(lines) if line.strip())
     header_line = lines[skip]
     delimiter = max(DELIMITERS, key=header_line.count)
-    csv.field_size_limit(MAX_LINE_BYTES)  # a prompt may stand in a field
+    csv.field_size_limit(duck.MAX_LINE_BYTES)  # a prompt may stand in a field
     rows = list(csv.reader(lines[skip : skip + SAMPLE_ROWS + 1], delimiter=delimiter))
     header = tuple(
         name.strip() or f"column {number}" for number, name in enumerate(rows[0], start=1)
@@ -204,10 +215,12 @@ def _looks_like_value(text: str) -> bool:
 
 
 def _sniff_json(path: str, gzipped: bool, text: str) -> Source:
-    lines = text.splitlines()
+    lines = _lines(text)
     if len(lines) == 1:  # longer than the head, perhaps
         with open_bytes(path, gzipped) as stream:
-            lines = [stream.readline(MAX_LINE_BYTES).removeprefix(BOM).decode(errors="replace")]
+            lines = [
+                stream.readline(duck.MAX_LINE_BYTES).removeprefix(BOM).decode(errors="replace")
+            ]
     rows = [row for row in map(_object, lines[:SAMPLE_ROWS]) if row is not None]
     if rows:
         return Source(path=path, gzipped=gzipped, sample=_json_sample("jsonl", rows))
@@ -217,7 +230,7 @@ def _sniff_json(path: str, gzipped: bool, text: str) -> Source:
 def _object(line: str) -> Mapping[str, Any] | None:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -237,19 +250,38 @@ def _sniff_document(path: str, gzipped: bool) -> Source:
                 hint="the file may be cut; for one object a line, put each on a single line",
             )
         ) from None
-    except (UnicodeDecodeError, RecursionError) as error:
+    except UnicodeDecodeError as error:
         raise InputError(Problem(message=f"not readable as JSON: {error}", file=path)) from None
+    except RecursionError:
+        raise InputError(
+            Problem(message="the JSON is nested too deeply for a request log", file=path)
+        ) from None
     rows = value if isinstance(value, list) else [value]
     objects = [row for row in rows[:SAMPLE_ROWS] if isinstance(row, dict)]
     if not objects:
-        raise InputError(Problem(message="the JSON holds no objects", file=path))
+        raise InputError(
+            Problem(
+                message="the JSON holds no objects",
+                file=path,
+                hint="one object a request, in a list or one a line",
+            )
+        )
     return Source(path=path, gzipped=gzipped, sample=_json_sample("json", objects))
 
 
 def read_document(source: Source) -> str:
     """Return the text of a JSON document (checked when it was sniffed)."""
     with open_bytes(source.path, source.gzipped) as stream:
-        return stream.read().removeprefix(BOM).decode("utf-8")
+        content = stream.read(MAX_DOCUMENT_BYTES + 1)
+    if len(content) > MAX_DOCUMENT_BYTES:
+        raise InputError(
+            Problem(
+                message=f"one JSON document of more than {MAX_DOCUMENT_BYTES >> 20} MiB",
+                file=source.path,
+                hint="write one object a line: jq -c '.[]'",
+            )
+        )
+    return content.removeprefix(BOM).decode("utf-8")
 
 
 def _json_sample(container: str, rows: Sequence[Mapping[str, Any]]) -> Sample:

@@ -108,6 +108,7 @@ UNIT_PER_S = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 EPOCH_RANGES = {"s": (9e8, 9e9), "ms": (9e11, 9e12), "us": (9e14, 9e15), "ns": (9e17, 9e18)}
 KIND_TYPED, KIND_OFFSET, KIND_NAIVE = 10, 11, 12
 KIND_UNIT = {1: "s", 2: "ms", 3: "us", 4: "ns"}
+LONGEST_S = 10 * 366 * 86_400.0  # from the start; more is another unit or a damaged row
 FIRST_US, LAST_US = 946_684_800_000_000, 4_102_444_800_000_000  # 2000-01-01, 2100-01-01
 
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from planner.ingest.format import Format
 from planner.ingest.judge import Judgement
-from planner.ingest.read import Arrays, FileRows, Unreadable
+from planner.ingest.quotes import Unreadable
+from planner.ingest.read import Arrays, FileRows
 from planner.ingest.sniff import Source
 
 Rows = NDArray[np.int64]  # positions in file order, over all files

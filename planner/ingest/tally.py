@@ -38,6 +38,9 @@ def account(
     rows_read = len(counts.reject) + len(table.unreadable)
     if not used:
         raise InputError(_nothing_usable(table, rejected, rows_read))
+    late = int(np.count_nonzero(counts.reject == reasons.TIME_OUT_OF_RANGE))
+    if table.judgement.reading.guessed and late > used:
+        raise InputError(_wrong_unit(table, late, rows_read))
     arrived = np.isin(counts.reject, [0, *(r.code for r in reasons.REASONS.values() if r.arrived)])
     return IngestReport(
         files=tuple(source.path for source in table.sources),
@@ -186,8 +189,19 @@ def _nothing_usable(table: Table, rejected: tuple[Entry, ...], rows_read: int) -
     reasons_text = "; ".join(
         f"{entry['count']} {entry['reason']} (first: {entry['example']})" for entry in rejected[:3]
     )
+    unreadable = reasons.REASONS[reasons.TIME_UNPARSABLE].name
+    dates = "times are ISO 8601 or numbers; " if rejected[0]["reason"] == unreadable else ""
     return Problem(
         message=f"none of {rows_read:,} rows can be used: {reasons_text}",
         file=files,
-        hint=f"read as {table.fmt.name}; --format and --time-unit override the detection",
+        hint=f"{dates}read as {table.fmt.name}; --format and --time-unit override the detection",
+    )
+
+
+def _wrong_unit(table: Table, late: int, rows_read: int) -> Problem:
+    return Problem(
+        message=f"{late:,} of {rows_read:,} arrival times, read as seconds from the start of the "
+        "trace, lie more than ten years after it",
+        file=", ".join(source.path for source in table.sources[:3]),
+        hint="say what they are: --time-unit ms, us or ns",
     )

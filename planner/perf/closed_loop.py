@@ -21,7 +21,29 @@ class Load:
     output_tokens: float
     concurrency: float  # per data-parallel rank
     opening_burst: float = 0.0  # concurrency / requests of the run: they all arrive at once
+    bunching: float = 1.0  # arrival rate that a request sees over the mean one, see `bunching`
     poll_steps: float = 1.0  # steps between looks at the inbox (SGLang's scheduler-recv-interval)
+
+
+def bunching(relative_spread: float, rounds: float) -> float:
+    """Return the arrival rate that a request meets over the mean rate of the whole run.
+
+    All clients start together and their requests are nearly equally long, so they return in waves:
+    after k rounds the ends are spread by σ·√k cycles and a request meets the density
+    1/(2·√π·σ·√k), at least 1. The mean over the rounds that follow the first.
+
+    Source: ∫f² of a normal density; σ is the standard deviation of a request's length over its
+    mean.
+
+    >>> round(bunching(0.064, 10), 2), bunching(0.577, 10)
+    (2.45, 1.0)
+    """
+    later = max(1, round(rounds) - 1)
+    densities = [
+        max(1.0, 1.0 / (2.0 * math.sqrt(math.pi * k) * max(relative_spread, 1e-3)))
+        for k in range(1, later + 1)
+    ]
+    return sum(densities) / later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +132,9 @@ def closed_loop(cost: StepCost, load: Load, resident_tokens: float, mixes: bool)
         mixed = _step(cost, load, state.decode_seqs, state.chunk_tokens)
         tpot = (1.0 - state.mixed_share) * decode + state.mixed_share * mixed
     else:
-        tpot = decode + _prefill_s_per_request(cost, load, max(1.0, state.arrivals_per_step)) * (
-            state.arrivals_per_step
-        )
+        # Prompts that arrive between two looks at the inbox share a prefill step.
+        together = max(1.0, state.arrivals_per_step * load.poll_steps)
+        tpot = decode + _prefill_s_per_request(cost, load, together) * state.arrivals_per_step
     ttft = _ttft_s(cost, load, tpot, state, mixes)
     if load.concurrency > limit:  # clients beyond the KV cache queue for a resident (Little)
         residence = ttft + (load.output_tokens - 1.0) * tpot
@@ -168,11 +190,14 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
     budget = float(cost.max_num_batched_tokens)
     packed = max(1.0, math.floor(budget / load.prompt_tokens))
     beside = state.decode_seqs if mixes else 0.0
-    together = load.prompt_tokens * (1.0 + state.arrivals_per_step)
-    chunk = min(together, max(budget - beside, 1.0))
+    seen = state.arrivals_per_step * load.bunching
+    together = load.prompt_tokens * (1.0 + seen)
+    room = max(budget - beside, 1.0)
+    chunk = min(together, room)
     own = _step(cost, load, beside, chunk) * max(1.0, load.prompt_tokens / chunk)
     short, long = _step(cost, load, state.decode_seqs, 0.0), own
-    share = state.mixed_share
+    share = min(1.0, max(1.0 - math.exp(-seen), seen * load.prompt_tokens / room))
+    tpot = max(tpot, (1.0 - share) * short + share * long) if mixes else tpot
     square = (1.0 - share) * short**2 + share * long**2
     residual = square / (2.0 * ((1.0 - share) * short + share * long))
     further = (1.0 if cost.async_scheduling else 0.0) + (load.poll_steps - 1.0) / 2.0

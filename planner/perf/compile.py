@@ -29,6 +29,7 @@ FloatArray = NDArray[np.float64]
 # HTTP, tokenizer and the hops between processes around the engine loop, per request, by scheduler:
 # what closed loops' TTFT keeps after everything else (own fit on public points).
 FRONTEND_S = {"vllm_v1": 0.010, "sglang": 0.120}
+MANY_KERNELS = 2.5
 SEND_FIXED_S = 15e-6  # NCCL point-to-point start-up (own figure, NCCL's usual 10 to 20 µs)
 
 
@@ -73,7 +74,7 @@ def compile_step_cost(
         prefix_s=float(kv_s[0]) if kv_groups(model)[0].window_tokens == 0 else 0.0,
         decode_fixed_s=attention_fixed_s(case, decode=True),
         prefill_fixed_s=attention_fixed_s(case, decode=False)
-        + engine.prefill_layer_overhead_s * model.num_layers,
+        + engine.prefill_layer_overhead_s * launched_layers(model),
         host_step_s=engine.step_overhead_s,
         host_seq_s=0.0,
         host_prefill_s=0.0,
@@ -85,6 +86,18 @@ def compile_step_cost(
         frontend_s=FRONTEND_S.get(engine.policy, 0.0),
         band=calibration.band,
     )
+
+
+def launched_layers(model: Model) -> float:
+    """Return layers by the kernels a prefill launches outside graphs: plain ones count 1.
+
+    Latent attention (down and up projections, absorption) and gated-delta or Mamba mixers
+    (convolution, gates, chunked scan) launch several times as many; the factor is the one that
+    public TTFTs of both kinds agree on.
+    """
+    linear = model.linear_attention.layers if model.linear_attention else 0
+    latent = model.attention_layers if model.mla else 0
+    return model.num_layers + (MANY_KERNELS - 1.0) * (linear + latent)
 
 
 def token_grid(budget: int) -> FloatArray:

@@ -18,7 +18,7 @@ BYTES_PER_PARAMETER = {
     "mxfp4": 0.5 + 1.0 / 32,  # an 8-bit scale per 32
     "nvfp4": 0.5 + 1.0 / 16,  # an fp8 scale per 16
 }
-KV_BYTES = {"bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
+KV_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

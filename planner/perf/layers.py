@@ -102,8 +102,9 @@ def dense_gemms(model: Model, deployment: Deployment) -> tuple[Gemm, ...]:
     """Return every matrix but the experts and the LM head, of one rank over all layers."""
     tp = deployment.tensor_parallel_size
     dtype = dense_dtype(model, deployment.weight_dtype)
+    attention = "bf16" if model.unquantized_attention else dtype
     return (
-        *_attention_gemms(model, tp, dtype),
+        *_attention_gemms(model, tp, attention),
         *_linear_attention_gemms(model, tp, dtype),
         *_mlp_gemms(model, tp, dtype),
         *_router_gemms(model),

@@ -22,6 +22,7 @@ from planner.perf.memory_equations import (
     sampler_bytes,
     sequence_blocks,
     static_reserve_bytes,
+    waiting_hidden_bytes,
     window_blocks,
 )
 from planner.perf.memory_types import MemoryBudget
@@ -166,7 +167,8 @@ def _edge_weight_bytes(model: Model, deployment: Deployment) -> float:
         edge = max(tables, counts.embedding if counts.tied else counts.lm_head)
     else:
         edge = tables + counts.lm_head
-    return 2.0 * edge / deployment.tensor_parallel_size
+    width = max(2.0, BYTES_PER_PARAMETER[deployment.weight_dtype])
+    return width * edge / deployment.tensor_parallel_size
 
 
 def _activation(model: Model, engine: Engine, deployment: Deployment) -> tuple[float, str]:
@@ -190,7 +192,7 @@ def _activation(model: Model, engine: Engine, deployment: Deployment) -> tuple[f
         )
     sampler = sampler_bytes(
         deployment.max_num_seqs, model.vocab_size, engine.memory.sampler_bytes_per_seq_vocab
-    )
+    ) + waiting_hidden_bytes(deployment.max_num_batched_tokens, model.hidden_size)
     if forward > sampler:
         return forward, "forward pass at max_num_batched_tokens"
     return sampler, "sampler at max_num_seqs"

@@ -37,13 +37,25 @@ def expert_workspace_bytes(
 def sampler_bytes(max_num_seqs: float, vocab: float, bytes_per_logit: float) -> float:
     """Return the peak of the sampler's profile run in bytes: max_num_seqs·V·b_s.
 
-    Logits at 16 bit and fp32 copies, sorts and their indices: 38.6 B a logit in the logs of most
-    vLLM versions. Source: fit on public start-up logs.
+    Logits at 16 bit and fp32 copies, and in vLLM before 0.17 sorts and their indices: 38 B a logit
+    then, 14.5 B since. Source: fit on public start-up logs.
 
-    >>> round(sampler_bytes(1024, 128256, 38.6) / 2**30, 2)
-    4.72
+    >>> round(sampler_bytes(1024, 128256, 14.5) / 2**30, 2)
+    1.77
     """
     return max_num_seqs * vocab * bytes_per_logit
+
+
+def waiting_hidden_bytes(tokens: float, hidden: float, bytes_per_element: float = 2.0) -> float:
+    """Return what a forward pass leaves while the sampler runs, in bytes: 2·n·h·b.
+
+    The last layer's output and its residual. Source: start-up logs at 32 bit, where this part and
+    the logits double and the rest of the sampler does not.
+
+    >>> waiting_hidden_bytes(8192, 4096) / 2**20
+    128.0
+    """
+    return 2.0 * tokens * hidden * bytes_per_element
 
 
 def kv_memory_bytes(

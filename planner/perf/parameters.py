@@ -180,14 +180,16 @@ def sparse_index_layer(model: Model, mla: Mla) -> int:
 def linear_attention_layer(model: Model, linear: LinearAttention) -> int:
     """Return one gated-delta layer's parameters.
 
-    Input h·(2·K + 2·V) for queries, keys, values and gate, h·2·H_v for the decay and step,
+    Input h·(2·K + 2·V) for queries, keys, values and gate, h·g·H_v for decay and step (g = 2,
+    1 for Mamba 2),
     convolution (2·K + V)·kernel, output V·h, decay and step bias 2·H_v, gated norm d_v; K and V
     are all heads' widths. Source: Qwen3-Next's model class in `transformers`.
     """
     h = model.hidden_size
     keys = linear.key_heads * linear.key_head_dim
     values = linear.value_heads * linear.value_head_dim
-    projections = h * (2 * keys + 2 * values + 2 * linear.value_heads) + values * h
+    gates = linear.head_gates * linear.value_heads
+    projections = h * (2 * keys + 2 * values + gates) + values * h
     convolution = (2 * keys + values) * linear.conv_kernel
     return projections + convolution + 2 * linear.value_heads + linear.value_head_dim
 

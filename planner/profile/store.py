@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Iterable
 from pathlib import Path
 
-from planner.errors import InputError, Problem
+from planner.output import write_whole
 from planner.profile.codec import profile_from_dict, profile_to_dict
 from planner.profile.types import TraceProfile
 from planner.spec.load import raise_for, read_document
@@ -19,24 +19,16 @@ def dumps(profile: TraceProfile) -> str:
     return json.dumps(data, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def write_profile(profile: TraceProfile, path: Path) -> None:
-    """Write the profile as JSON, all of it or nothing.
+def write_profile(profile: TraceProfile, path: Path, *, inputs: Iterable[str | Path] = ()) -> None:
+    """Write the profile as JSON, all of it or nothing, and not over one of `inputs`.
 
     Raises
     ------
     InputError
         The file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(dumps(profile), encoding="utf-8")
-        partial.replace(path)
-    except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
-        raise InputError(Problem(message=message, file=str(path))) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+    content = dumps(profile).encode()
+    write_whole(path, lambda stream: stream.write(content), inputs=inputs)
 
 
 def read_profile(path: Path) -> TraceProfile:

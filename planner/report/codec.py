@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
+from planner.json_data import decode, encode
 from planner.solve.plan import Plan
 from planner.spec.load import raise_for, read_document
 from planner.spec.schema import load_schema
@@ -20,14 +19,14 @@ SIGNIFICANT_DIGITS = 6
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
     """Return the plan as JSON data, numbers rounded as `rounded` says."""
-    data = _encode(plan)
+    data = encode(plan, rounded)
     assert isinstance(data, dict)
     return data
 
 
 def plan_from_dict(data: Mapping[str, Any]) -> Plan:
     """Return the plan that `data` describes; `plan_to_dict` of it is `data` again."""
-    plan = _decode(Plan, data)
+    plan = decode(Plan, data)
     assert isinstance(plan, Plan)
     return plan
 
@@ -92,45 +91,3 @@ def rounded(value: float) -> float:
         return value
     decimals = SIGNIFICANT_DIGITS - 1 - math.floor(math.log10(abs(value)))
     return round(value, max(0, decimals)) + 0.0  # + 0.0 turns −0.0 into 0.0
-
-
-def _encode(value: object) -> Any:  # noqa: ANN401 - JSON data
-    """Turn dataclasses, tuples, mappings and NumPy scalars into JSON data; NaN and ±∞ into null."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
-    if isinstance(value, Mapping):
-        return {str(key): _encode(item) for key, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_encode(item) for item in value]
-    if hasattr(value, "item") and not isinstance(value, (int, float)):  # a NumPy scalar
-        return _encode(value.item())
-    if isinstance(value, float):
-        return rounded(float(value)) if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    raise TypeError(f"a plan cannot hold {type(value).__name__}: {value!r}")
-
-
-def _decode(hint: Any, value: Any) -> Any:  # noqa: ANN401 - driven by the annotation
-    """Build what `hint` annotates from JSON data."""
-    origin = get_origin(hint)
-    if origin in (types.UnionType, Union):
-        inner = [option for option in get_args(hint) if option is not type(None)]
-        return None if value is None else _decode(inner[0] if len(inner) == 1 else object, value)
-    if origin is tuple:
-        return tuple(_decode(get_args(hint)[0], item) for item in value)
-    if origin is not None and issubclass(origin, Mapping):
-        key, item = get_args(hint)
-        return {_decode(key, k): _decode(item, v) for k, v in value.items()}
-    if isinstance(hint, type) and is_dataclass(hint):
-        return hint(**{name: _decode(inner, value[name]) for name, inner in _hints(hint)})
-    if hint is float:
-        return math.nan if value is None else float(value)
-    return value
-
-
-@cache
-def _hints(kind: type) -> tuple[tuple[str, Any], ...]:
-    """Return (field, annotation) of a dataclass, annotations evaluated once."""
-    hints = get_type_hints(kind)
-    return tuple((field.name, hints[field.name]) for field in fields(kind))

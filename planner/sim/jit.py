@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,9 +43,18 @@ def cache_dir(folder: Path) -> Path:
     `NUMBA_CACHE_DIR` is honoured; otherwise it lies in the user's cache folder.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    root = Path(chosen) if chosen else user / "llm-trace-planner"
+    root = Path(chosen) if chosen else _user_cache() / "llm-trace-planner"
     return root / f"numba-{sources_hash(folder)}"
+
+
+def _user_cache() -> Path:
+    named = os.environ.get("XDG_CACHE_HOME")
+    if named:
+        return Path(named)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # a container's user without a home
+        return Path(tempfile.gettempdir())
 
 
 def _writable(folder: Path) -> bool:
@@ -106,3 +116,8 @@ entry = _KERNELS.entry
 part = _KERNELS.part
 rare = _KERNELS.rare
 inlined = _KERNELS.inlined
+
+
+def compiled_before() -> bool:
+    """Return whether the kernels' compiled code is in the cache."""
+    return bool(_config.DISABLE_JIT) or any(_KERNELS.cache.glob("**/*.nbi"))

@@ -237,7 +237,7 @@ def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.in
     """
     total = requests.input_tokens + requests.output_tokens
     found = np.zeros(len(requests), np.int8)
-    found[total - 1 > settings.kv_tokens] = TOO_LONG_FOR_KV
+    found[total - 1 > settings.usable_tokens] = TOO_LONG_FOR_KV
     found[total > settings.max_model_len] = TOO_LONG_FOR_MODEL
     found[(requests.input_tokens < 1) | (requests.output_tokens < 1)] = NO_TOKENS
     return found
@@ -327,7 +327,7 @@ def _totals(
     there = span * replicas if span > 0.0 else np.inf
     return Totals(
         events=int(states.events.sum()),
-        steps=int(states.step.sum()),
+        steps=int(measures.bins.steps.sum()),
         preemptions=int(states.preempted.sum()),
         recomputed_tokens=int(states.recomputed_tokens.sum()),
         kv_use_mean=held / (busy * settings.num_blocks) if busy > 0.0 else 0.0,

@@ -63,6 +63,8 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.block_size = settings.block_size
     st.num_blocks = st.free_blocks = settings.num_blocks
     st.full_sequence = st.threshold_needs_company = settings.admission == "full_sequence"
+    st.prefill_first = settings.policy == "vllm_v0"
+    st.watermark_blocks = settings.watermark_blocks
     st.threshold = settings.long_prefill_token_threshold
     st.asynchronous = cost.async_scheduling
     full = cost.window_tokens == 0

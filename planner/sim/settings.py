@@ -9,7 +9,7 @@ from planner.perf.memory_types import MemoryBudget
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 
-POLICY = "vllm_v1"
+POLICIES = ("vllm_v1", "vllm_v0")
 ADMISSIONS = ("chunk", "full_sequence")
 NULL_BLOCKS = 1  # vLLM keeps block 0 for padding
 MAX_SLOTS = 1 << 14  # what the kernel's packed heap entries can address
@@ -22,7 +22,10 @@ class SchedulerSettings:
     `num_blocks` are the blocks requests can use, the engine's null block excluded. `admission`
     says what must be free before a waiting request starts: the blocks of its first chunk
     ("chunk", vLLM 0.11) or of its whole current sequence ("full_sequence", since 0.19).
-    Whether stepping is asynchronous is the StepCost's to say.
+    `watermark_blocks` stay free when a request is admitted. Whether stepping is asynchronous is the
+    StepCost's to say.
+
+    The policy "vllm_v0" runs whole prompts in steps of their own, before any decode (no chunking).
     """
 
     max_num_batched_tokens: int
@@ -32,9 +35,17 @@ class SchedulerSettings:
     block_size: int = 16
     admission: str = "full_sequence"
     long_prefill_token_threshold: int = 0
+    policy: str = "vllm_v1"
+    watermark_blocks: int = 0
 
     def __post_init__(self) -> None:
         """Refuse settings with which the engine would not start."""
+        if self.policy not in POLICIES:
+            raise ValueError(f"policy {self.policy!r} is not one of {POLICIES}")
+        if self.policy == "vllm_v0" and (
+            self.max_num_batched_tokens < self.max_model_len or self.long_prefill_token_threshold
+        ):
+            raise ValueError("without chunking max_num_batched_tokens must reach max_model_len")
         if self.admission not in ADMISSIONS:
             raise ValueError(f"admission {self.admission!r} is not one of {ADMISSIONS}")
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -65,7 +76,13 @@ class SchedulerSettings:
             num_blocks=memory.num_blocks - NULL_BLOCKS,
             block_size=memory.block_tokens,
             admission=engine.admission,
+            policy=engine.policy,
         )
+
+    @property
+    def usable_tokens(self) -> int:
+        """Tokens one request can hold and still be admitted again after a preemption."""
+        return (self.num_blocks - self.watermark_blocks) * self.block_size
 
     @property
     def kv_tokens(self) -> int:
@@ -76,8 +93,8 @@ class SchedulerSettings:
 def _unknown(deployment: Deployment, engine: Engine) -> list[Problem]:
     """Return what keeps this deployment from being replayed."""
     found = []
-    if engine.policy != POLICY:
-        hint = f"replay knows {POLICY}; for this engine the closed forms apply"
+    if engine.policy not in POLICIES:
+        hint = f"replay knows {', '.join(POLICIES)}; for this engine the closed forms apply"
         found.append(
             Problem(message=f"{engine.id} schedules by the policy {engine.policy}", hint=hint)
         )

@@ -14,7 +14,9 @@ LEAD_BINS = 450  # each with this much of its past to build its queue up from
 RESOLVED_BINS = 2.0  # a burst is visible in the bins once it lasts about two of them
 
 
-def queue_scale_tokens(prompt_mean: float, prompt_square_mean: float, burst: Quantity) -> Quantity:
+def queue_scale_tokens(
+    prompt_mean: Quantity, prompt_square_mean: Quantity, burst: Quantity
+) -> Quantity:
     """Return e = I·E[p²]/(2E[p]) tokens: what randomness alone makes of a queue.
 
     In an M/G/1 queue of prompts served at s tokens/s, the mean unfinished work is ρ·e/(1 − ρ)
@@ -39,28 +41,15 @@ def burst_factor(dispersion: float, factor: Quantity) -> Quantity:
     return 1.0 + factor * (dispersion - 1.0)
 
 
-def excess_weight(dispersion: float, factor: Quantity) -> Quantity:
-    """Return how much of a bin's deviation from its ten-minute mean a replica sees.
-
-    A replica busier than the trace (f > 1, the trace is a sample) would see its own Poisson noise,
-    f·λ, not the trace's multiplied, f²·λ: w² = (1/f + I − 1)/I brings the variance to f·λ·I_f.
-    For f ≤ 1 the weight is 1 and the splitting noise is the queue equation's.
-
-    >>> float(excess_weight(1.0, 4.0)), float(excess_weight(1.0, 0.5))
-    (0.5, 1.0)
-    """
-    return np.sqrt((1.0 / np.maximum(factor, 1.0) + dispersion - 1.0) / dispersion)
-
-
 def unresolved_share(
-    scale: Quantity, demand: Quantity, supply: Quantity, factor: Quantity, bin_s: float
+    scale: Quantity, demand: Quantity, supply: Quantity, fleet_share: Quantity, bin_s: float
 ) -> Quantity:
     """Return the share of e that the bins do not already show.
 
-    A replica that sees the trace itself (f = 1) gets its bursts from the bins; only what happens
-    inside a bin is chance. A queue whose relaxation time σ²/(s − a)² (σ² = 2·e·a) is longer than
-    RESOLVED_BINS bins owes the rest to bursts that the bins show. Random splitting (f < 1) adds
-    chance at every time scale, the share 1 − f of a Poisson stream's.
+    A replica that is the whole fleet gets its bursts from the bins; only what happens inside a bin
+    is chance. A queue whose relaxation time σ²/(s − a)² (σ² = 2·e·a) is longer than
+    RESOLVED_BINS bins owes the rest to bursts that the bins show. A replica that gets a random
+    share φ of the fleet's requests adds chance at every time scale, 1 − φ of a Poisson stream's.
 
     >>> round(float(unresolved_share(750.0, 1.0, 1e4, 1.0, 2.0)), 2)
     1.0
@@ -70,7 +59,7 @@ def unresolved_share(
     slack = np.maximum(supply - demand, 1e-6 * supply)
     relaxation = 2.0 * scale * demand / slack**2
     inside = 1.0 / (1.0 + relaxation / (RESOLVED_BINS * bin_s))
-    split = np.maximum(0.0, 1.0 - factor)
+    split = np.maximum(0.0, 1.0 - fleet_share)
     return np.maximum(split + (1.0 - split) * inside, 1e-3)
 
 

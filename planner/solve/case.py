@@ -100,6 +100,7 @@ class Case:
             max_model_len=max_model_len,
             cached_share=cached,
             time_quantum_s=self.profile.total.arrivals.time_quantum_s,
+            sample_rate=self.slo.sample_rate,
             input_scale=input_scale,
             output_scale=output_scale,
         )

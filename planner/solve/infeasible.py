@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,12 +11,12 @@ from planner.errors import InfeasibleError
 from planner.perf.formats import half_precision
 from planner.perf.memory import memory_budget
 from planner.solve.candidates import SEQUENCES, TENSOR_SIZES, Candidate, Family, families
-from planner.solve.capacity import IDLE, throughput_bound
+from planner.solve.capacity import IDLE, Configs, Judged, throughput_bound
 from planner.solve.case import Case
 from planner.solve.chunk import target_name
 from planner.solve.estimate import estimate, percentile_s
-from planner.solve.search import Option, configs_of
-from planner.solve.steady import lanes
+from planner.solve.search import Option, Priced, configs_of
+from planner.solve.steady import Lanes, lanes
 from planner.spec.catalog import gpus
 from planner.units import GIB
 
@@ -104,19 +104,18 @@ def _larger_gpus(case: Case) -> list[str]:
 def nothing_holds(case: Case, options: Sequence[Option]) -> InfeasibleError:
     """Return the error for targets that no configuration meets even on an idle replica.
 
-    Names the target that comes closest to being the only obstacle, and the nearest limit that an
-    idle replica of the best configuration keeps.
+    Names the target that the best configuration misses most, and the limit it would keep.
     """
-    best: tuple[float, str, str] | None = None
+    families: dict[int, list[Option]] = {}
     for each in options:
-        miss = _idle_misses(case, each)
-        if miss and (best is None or miss[0] < best[0]):
-            best = miss
-    if best is None:
+        families.setdefault(id(each.priced), []).append(each)
+    misses = [miss for members in families.values() if (miss := _idle_miss(case, members))]
+    if not misses:
         return InfeasibleError("no configuration meets every target at any load")
+    best = min(misses, key=lambda miss: miss.ratio)
     return InfeasibleError(
-        f"no configuration meets every target even on an idle replica: {best[1]}",
-        nearest=best[2],
+        f"no configuration meets every target even on an idle replica: {best.target}",
+        nearest=best.nearest,
     )
 
 
@@ -142,49 +141,70 @@ def nothing_practical(option: Option, replicas: int, share: float, miss: str) ->
     )
 
 
-def _idle_misses(case: Case, option: Option) -> tuple[float, str, str] | None:
-    """Return how far the worst target is missed on an idle replica, which, and what would hold."""
-    configs = configs_of([option.candidate])
-    deployment = option.candidate.deployment
-    worst: tuple[float, str, str] | None = None
-    for part in option.priced.judged:
-        bound = float(throughput_bound(option.priced.cost, part.stretch, configs)[0])
-        at = lanes(
-            np.float64(bound * IDLE),
-            configs.max_num_batched_tokens,
-            configs.max_num_seqs,
-            configs.kv_tokens,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Miss:
+    """A target missed on an idle replica: value over limit, its name, and what would hold."""
+
+    ratio: float
+    target: str
+    nearest: str
+
+
+def _idle_miss(case: Case, members: Sequence[Option]) -> _Miss | None:
+    """Return the worst miss of the member of a family that misses least, on an idle replica."""
+    configs = configs_of([member.candidate for member in members])
+    priced = members[0].priced
+    attained = np.zeros(len(members))
+    for part in priced.judged:
+        at = _idle(priced, part, configs)
+        found = estimate(priced.cost, part.stretch, at, part.checks, mixes=case.mixes)
+        attained += found.attainment.sum(axis=1)
+    best = members[int(np.argmax(attained))]
+    found_misses = [
+        miss for part in priced.judged if (miss := _worst_check(case, best, part)) is not None
+    ]
+    return max(found_misses, key=lambda miss: miss.ratio, default=None)
+
+
+def _idle(priced: Priced, part: Judged, configs: Configs) -> Lanes:
+    """Return configurations at a load too small to matter."""
+    bound = throughput_bound(priced.cost, part.stretch, configs)
+    return lanes(
+        bound * IDLE, configs.max_num_batched_tokens, configs.max_num_seqs, configs.kv_tokens
+    )
+
+
+def _worst_check(case: Case, option: Option, part: Judged) -> _Miss | None:
+    """Return the check of a stretch that an idle replica misses most, with the value it keeps."""
+    priced, deployment = option.priced, option.candidate.deployment
+    cost, stretch = priced.cost, part.stretch
+    at = _idle(priced, part, configs_of([option.candidate]))
+    found = estimate(cost, stretch, at, part.checks, mixes=case.mixes)
+    worst: _Miss | None = None
+    for index, check in enumerate(part.checks):
+        target = check.target
+        if found.attainment[0, index] >= check.required - 1e-9:
+            continue
+        value = percentile_s(
+            cost,
+            stretch,
+            found.waits,
+            target.metric,
+            target.percentile,
+            window=check.window,
+            guess_s=target.limit_s,
+            mixes=case.mixes,
         )
-        cost = option.priced.cost
-        found = estimate(cost, part.stretch, at, part.checks, mixes=case.mixes)
-        for index, check in enumerate(part.checks):
-            if found.attainment[0, index] >= check.required - 1e-9:
-                continue
-            target = check.target
-            value = float(
-                percentile_s(
-                    cost,
-                    part.stretch,
-                    found.waits,
-                    target.metric,
-                    target.percentile,
-                    window=check.window,
-                    guess_s=target.limit_s,
-                    mixes=case.mixes,
-                )
-            )
-            window = part.stretch.windows[check.window]
-            name = target_name(case.requests.class_names[window.class_id], target)
-            ratio = value / target.limit_s
-            if worst is None or ratio > worst[0]:
-                where = (
-                    f"{deployment.gpus} × {deployment.gpu}, max_num_batched_tokens "
-                    f"{deployment.max_num_batched_tokens}"
-                )
-                nearest = (
-                    f"The nearest feasible limit is {value:.3g} s ({where})"
+        if worst is None or value / target.limit_s > worst.ratio:
+            name = case.requests.class_names[stretch.windows[check.window].class_id]
+            worst = _Miss(
+                ratio=value / target.limit_s,
+                target=target_name(name, target),
+                nearest=(
+                    f"The nearest feasible limit is {value:.3g} s ({deployment.gpus} × "
+                    f"{deployment.gpu}, max_num_batched_tokens {deployment.max_num_batched_tokens})"
                     if np.isfinite(value)
                     else f"Some requests are longer than max_model_len {deployment.max_model_len}"
-                )
-                worst = (ratio, name, nearest)
+                ),
+            )
     return worst

@@ -11,12 +11,12 @@ from planner.perf.step_cost import StepCost
 from planner.solve.backlog import (
     backlog,
     burst_factor,
-    excess_weight,
     queue_scale_tokens,
     unresolved_share,
     waiting_tail,
 )
-from planner.solve.steady import Lanes, State, remaining_tokens, steady
+from planner.solve.gaps import gaps_of
+from planner.solve.steady import Lanes, State, steady
 from planner.solve.steps import prompt_extra_s, step
 from planner.solve.stretch import Stretch
 
@@ -26,10 +26,6 @@ Floats = NDArray[np.float64]
 RESIDUAL_POINTS = (0.2113, 0.7887)
 CHUNK_QUANTILES = 8
 CHUNK_TOLERANCE = 0.02  # of a chunk: D is a mean, so is what it leaves of the budget
-# Replays of real traces spread TPOT more than independent prompts would: long prompts come in runs,
-# and their attention costs more than their share of tokens. Fitted on replays of two traces on five
-# GPUs: P99 of TPOT then lies within about 15 % of the replayed one (tests/solve/test_replay.py).
-SPREAD = 2.5
 SMALLEST_SHAPE = 1e-3
 
 
@@ -66,7 +62,7 @@ def waits(cost: StepCost, stretch: Stretch, at: Lanes, *, mixes: bool = True) ->
     """
     state = steady(cost, stretch, at, mixes=mixes)
     arriving = _arriving(stretch, at)
-    work, fluid, chance, scale = _queue(stretch, state, at, arriving)
+    work, fluid, chance, scale = _queue(cost, stretch, state, at, arriving)
     requests = stretch.sample
     block = requests.block
     supply = np.maximum(state.supply, 1e-9)[:, block]
@@ -77,7 +73,7 @@ def waits(cost: StepCost, stretch: Stretch, at: Lanes, *, mixes: bool = True) ->
     beside = room * state.demand[:, block] * (residual + queued)
     work = work[:, requests.bin] + beside
     first = work / supply + own + residual / 2.0
-    mean, variance = _gaps(cost, stretch, state, at, arriving, scale, first)
+    mean, variance = gaps_of(cost, stretch, state, at, arriving, scale, first)
     return Waits(
         state=state,
         work=work,
@@ -95,25 +91,43 @@ def waits(cost: StepCost, stretch: Stretch, at: Lanes, *, mixes: bool = True) ->
 
 def _arriving(stretch: Stretch, at: Lanes) -> Floats:
     """Return prompt tokens/s that reach the replica, per lane and bin."""
-    weight = excess_weight(stretch.dispersion, at.factor)
-    arriving: Floats = at.factor * (stretch.bin_mean + weight * stretch.bin_excess)
-    return np.maximum(0.0, arriving)
+    arriving: Floats = at.factor * stretch.bin_tokens
+    return arriving
 
 
 def _queue(
-    stretch: Stretch, state: State, at: Lanes, arriving: Floats
+    cost: StepCost, stretch: Stretch, state: State, at: Lanes, arriving: Floats
 ) -> tuple[Floats, Floats, Floats, Floats]:
     """Return V, Q and e of every lane through the bins, and e before what the bins resolve."""
-    prompt = stretch.mix_prompt
-    burst = burst_factor(stretch.dispersion, at.factor)
-    scale = queue_scale_tokens(float(prompt.mean()), float((prompt**2).mean()), burst)
+    scale = _scale(cost, stretch, state, at)
     supply = np.maximum(state.supply, 1e-9)[:, stretch.bin_block]
     share = unresolved_share(
-        scale, state.demand, np.maximum(state.supply, 1e-9), at.factor, stretch.bin_s
+        scale,
+        state.demand,
+        np.maximum(state.supply, 1e-9),
+        at.factor * stretch.sample_rate,
+        stretch.bin_s,
     )
     chance = (scale * share)[:, stretch.bin_block]
     work, fluid = backlog(arriving, supply, chance, stretch.bin_s)
     return work, fluid, chance, scale
+
+
+def _scale(cost: StepCost, stretch: Stretch, state: State, at: Lanes) -> Floats:
+    """Return e of each lane in tokens, from the time prompts take: a long one costs more per token.
+
+    With S_i the time of prompt i in full chunks, attention included: e = E[p]/E[S]·E[S²]/(2E[S]).
+    """
+    full = state.full_chunk.mean(axis=1, keepdims=True)
+    decodes, context = (x.mean(axis=1, keepdims=True) for x in (state.decodes, state.context))
+    per_token = step(cost, decodes, context, full).interval_s / full
+    attention = prompt_extra_s(cost, stretch.mix_prompt, stretch.mix_cached, full)
+    service = stretch.mix_prompt * per_token + attention
+    mean = service.mean(axis=1, keepdims=True)
+    square = (service**2).mean(axis=1, keepdims=True)
+    burst = burst_factor(stretch.dispersion, at.factor)
+    scale: Floats = queue_scale_tokens(mean, square, burst) * stretch.mix_prompt.mean() / mean
+    return scale
 
 
 def _residual(state: State) -> Floats:
@@ -173,95 +187,6 @@ def _own_prefill(
     return own, np.maximum(1.0 - rest / full, 0.0)
 
 
-def _gaps(
-    cost: StepCost,
-    stretch: Stretch,
-    state: State,
-    at: Lanes,
-    arriving: Floats,
-    scale: Floats,
-    first_s: Floats,
-) -> tuple[Floats, Floats]:
-    """Return mean and variance of each request's time per output token.
-
-    Mean: the local mean gap integrated over the tokens of the request's own life, plus the prompts
-    that queued up behind it while it waited for its first token, which its first gaps carry.
-    Variance: the prompts that come during life and wait are a compound Poisson stream (β seconds
-    each token), so β²·λE[p²]·I·(time exposed)/n² over n gaps; and the number of companions is
-    Poisson around D, which averages out only over lives longer than the companions' own.
-    """
-    requests = stretch.sample
-    gaps = np.maximum(requests.output_tokens - 1.0, 1.0)
-    seen = np.minimum(state.decodes + 1.0, at.max_num_seqs)  # an arrival sees itself and the rest
-    alone = step(cost, seen, state.context).gap_s
-    spread = np.minimum(seen + np.sqrt(state.decodes), at.max_num_seqs)
-    companions = step(cost, spread, state.context).gap_s - alone
-    local = state.mean_gap_s + (alone - state.decode_gap_s)
-    mean = _life_mean(local, stretch.block_s, requests.time_s, gaps)
-    delay = (state.mean_gap_s - state.decode_gap_s) / np.maximum(
-        state.demand * state.mean_gap_s, 1e-12
-    )
-    prompts = SPREAD * 2.0 * scale * state.demand * delay**2 * state.mean_gap_s  # λE[p²]·I = 2·e·a
-    life = remaining_tokens(requests.output_tokens)
-    block = requests.block
-    ceiling = state.full_gap_s[:, block]
-    behind = _prompts_behind(stretch, state, at, arriving, first_s, gaps * mean)
-    mean = mean + delay[:, block] * behind / gaps
-    mean = np.clip(mean, alone[:, block], np.maximum(ceiling, alone[:, block]))
-    exposed = (1.0 + first_s / (gaps * mean)) / gaps
-    companion = companions[:, block] ** 2 / (1.0 + gaps / life)
-    return mean, prompts[:, block] * exposed + companion
-
-
-def _prompts_behind(
-    stretch: Stretch, state: State, at: Lanes, arriving: Floats, first_s: Floats, life_s: Floats
-) -> Floats:
-    """Return prompt tokens that a request's decodes carry beyond what its minutes average.
-
-    Those that arrive while it waits for its first token, and those of the burst it came with: bins
-    from its arrival to its end, less its own prompt, less the minutes' mean over its decoding.
-    """
-    requests = stretch.sample
-    start, end = requests.time_s, requests.time_s + first_s + life_s
-    came = _between(arriving, stretch.bin_s, start, end)
-    counted = _between(state.demand, stretch.block_s, start + first_s, end)
-    own = at.factor * requests.prompt_tokens * np.minimum(1.0, (end - start) / stretch.bin_s)
-    behind: Floats = np.maximum(came - own, 0.0) - counted
-    return behind
-
-
-def _between(rate: Floats, width_s: float, start_s: Floats, end_s: Floats) -> Floats:
-    """Return ∫ rate dt from `start_s` to `end_s`; beyond the last interval its rate goes on."""
-    total = np.concatenate([np.zeros((len(rate), 1)), np.cumsum(rate, axis=1)], axis=1)
-    last = rate.shape[1]
-
-    def until(time_s: Floats) -> Floats:
-        position = np.broadcast_to(time_s / width_s, (len(rate), time_s.shape[-1]))
-        low = np.clip(position.astype(np.int64), 0, last - 1)
-        before = np.take_along_axis(total, low, axis=1)
-        local = np.take_along_axis(rate, low, axis=1)
-        upto: Floats = (before + (position - low) * local) * width_s
-        return upto
-
-    return until(end_s) - until(start_s)
-
-
-def _life_mean(gap_s: Floats, block_s: float, time_s: Floats, gaps: Floats) -> Floats:
-    """Return s per token of requests that start at `time_s` and take `gaps` steps.
-
-    Tokens generated by time t are N(t) = ∫ dt/τ; the request ends where N has grown by its gaps.
-    """
-    edges = np.arange(gap_s.shape[1] + 1) * block_s
-    mean = np.empty((len(gap_s), len(time_s)))
-    for lane, local in enumerate(gap_s):
-        tokens = np.concatenate([[0.0], np.cumsum(block_s / local)])
-        last = tokens[-1]
-        target = np.interp(time_s, edges, tokens) + gaps
-        beyond = np.maximum(target - last, 0.0) * local[-1]  # past the stretch: as at its end
-        mean[lane] = (np.interp(target, tokens, edges) + beyond - time_s) / gaps
-    return mean
-
-
 def ttft_within(at: Waits, limit_s: Floats | float) -> Floats:
     """Return P(TTFT ≤ limit) per lane and request: residual step, queue, own prefill."""
     left = np.asarray(limit_s) - at.own_s
@@ -276,7 +201,7 @@ def tpot_within(at: Waits, limit_s: Floats | float) -> Floats:
     """Return P(TPOT ≤ limit) per lane and request.
 
     TPOT lies between a lone decode's step and a full one's; between them a Gamma distribution with
-    the mean and variance of `_gaps`: skewed like a sum of few prompts, normal when they are many.
+    the mean and variance of `gaps_of`: skewed like a sum of few prompts, normal when they are many.
     """
     from scipy.special import gammainc
 

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.solve.sample import Sample, place, sample_of
+from planner.solve.sampling import estimated_rate, local_mean, signal_share
 from planner.solve.traffic import Traffic
 from planner.solve.windows import Window
 
@@ -23,25 +25,10 @@ MAX_BINS = 1_000_000  # 23 days at 2 s; longer traces get wider bins
 BLOCK_S = 60.0
 MAX_BLOCKS = 20_000
 LEAD_S = 900.0  # before the stretch, so that a queue and its decodes are already there
-LOCAL_MEAN_S = 600.0  # deviations from the mean over this long are bursts
+LOCAL_BLOCKS = 10  # deviations of a minute from the mean over this many around it
 SUB_BINS = 8  # resolution of burstiness inside a bin
 SPEEDS_S = np.array([0.004, 0.012, 0.03, 0.08, 0.2, 0.5])  # seconds per token, for Little's law
-KEPT_SHARE = 0.4  # of a thinned window's sample: its longest prompts, and its longest answers
-MIX = 256  # requests that stand for the stretch's length distribution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """Requests whose latency is evaluated; `group` indexes the stretch's windows."""
-
-    time_s: Floats  # from the start of the stretch's lead-in
-    bin: NDArray[np.int64]
-    block: NDArray[np.int64]
-    group: NDArray[np.int64]
-    weight: Floats  # requests that each one stands for
-    prompt_tokens: Floats
-    cached_tokens: Floats
-    output_tokens: Floats
+MIX = 512  # requests that stand for the stretch's length distribution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +39,7 @@ class Stretch:
     end_s: float
     bin_s: float
     block_s: float
-    bin_mean: Floats  # prompt tokens/s per bin, averaged over ten minutes around it
-    bin_excess: Floats  # what the bin itself adds to that
+    bin_tokens: Floats  # prompt tokens/s per bin; of a sampled trace, the estimate (`sampling`)
     bin_block: NDArray[np.int64]  # bin -> block
     block_tokens: Floats  # prompt tokens/s per block
     residents: Floats  # [speed, block] sequences decoding at SPEEDS_S seconds per token
@@ -61,6 +47,8 @@ class Stretch:
     dispersion: float  # bursts inside a bin: variance of tokens over a Poisson process's
     mix_prompt: Floats  # prompts that stand for the length distribution
     mix_cached: Floats
+    sample_rate: float
+    own_share: float  # of a request's own tokens that show in its bin
     windows: tuple[Window, ...]
     rejected: NDArray[np.int64]  # per window: requests too long to be served
     sample: Sample
@@ -71,15 +59,9 @@ class Stretch:
         return float(self.bin_tokens[self.after_lead].mean())
 
     @property
-    def bin_tokens(self) -> Floats:
-        """Prompt tokens/s per bin as they arrived."""
-        tokens: Floats = self.bin_mean + self.bin_excess
-        return tokens
-
-    @property
     def after_lead(self) -> NDArray[np.bool_]:
         """Bins of the stretch itself."""
-        middle = (np.arange(len(self.bin_mean)) + 0.5) * self.bin_s
+        middle = (np.arange(len(self.bin_tokens)) + 0.5) * self.bin_s
         return middle >= self.lead_s
 
     @property
@@ -108,29 +90,30 @@ def stretch_of(
     inside = tuple(w for w in windows if w.start_s >= start_s and w.end_s <= end_s)
     first, last = np.searchsorted(traffic.arrival_s, [begin, end_s + 1e-9])
     part = slice(int(first), int(last))
-    tokens, excess, dispersion = _bins(traffic, part, begin, length, bin_s)
+    tokens, dispersion = _bins(traffic, part, begin, length, bin_s)
     bins, blocks = len(tokens), int(np.ceil(length / block_s))
     bin_block = np.minimum(
         ((np.arange(bins) + 0.5) * bin_s // block_s).astype(np.int64), blocks - 1
     )
     residents, held = _residents(traffic, begin, end_s, block_s, blocks)
     mix_prompt, mix_cached = _mix(traffic, part)
-    sample, rejected = _sample(traffic, inside, begin, bin_s, block_s, bins, blocks, per_window)
+    sample, rejected = sample_of(traffic, inside, begin, bin_s, block_s, bins, blocks, per_window)
     return Stretch(
         start_s=start_s,
         end_s=end_s,
         bin_s=bin_s,
         block_s=block_s,
-        bin_mean=tokens,
-        bin_excess=excess,
+        bin_tokens=tokens,
         bin_block=bin_block,
-        block_tokens=np.bincount(bin_block, tokens + excess, blocks)
+        block_tokens=np.bincount(bin_block, tokens, blocks)
         / np.maximum(1, np.bincount(bin_block, minlength=blocks)),
         residents=residents,
         held=held,
         dispersion=dispersion,
         mix_prompt=mix_prompt,
         mix_cached=mix_cached,
+        sample_rate=traffic.sample_rate,
+        own_share=traffic.burst_shares[0],
         windows=inside,
         rejected=rejected,
         sample=sample,
@@ -139,39 +122,19 @@ def stretch_of(
 
 def _bins(
     traffic: Traffic, part: slice, begin: float, length: float, bin_s: float
-) -> tuple[Floats, Floats, float]:
-    """Return prompt tokens/s per bin as local mean and excess, and the dispersion inside a bin."""
+) -> tuple[Floats, float]:
+    """Return prompt tokens/s per bin, and the dispersion inside a bin."""
     bins = max(1, int(np.ceil(length / bin_s - 1e-9)))
     work = np.where(traffic.served[part], traffic.prompt_tokens[part], 0.0)
-    fine = _place(traffic.arrival_s[part] - begin, bin_s / SUB_BINS, bins * SUB_BINS)
+    fine = place(traffic.arrival_s[part] - begin, bin_s / SUB_BINS, bins * SUB_BINS)
     sub = _counts(fine, work, bins * SUB_BINS).reshape(bins, SUB_BINS)
-    tokens = sub.sum(axis=1) / bin_s
-    mean = local_mean(tokens, max(1, round(LOCAL_MEAN_S / bin_s)))
-    return mean, tokens - mean, _dispersion(sub, float((work**2).sum()))
+    tokens = estimated_rate(sub.sum(axis=1) / bin_s, bin_s, traffic.burst_shares)
+    return tokens, _dispersion(sub, float((work**2).sum()))
 
 
 def _counts(place: NDArray[np.int64], weight: Floats, length: int) -> Floats:
     """Return Σ weight by place, as float64 even where nothing is counted."""
     return np.bincount(place, weight, length).astype(np.float64)
-
-
-def _place(offset_s: Floats, width_s: float, count: int) -> NDArray[np.int64]:
-    """Return the index of the interval of `width_s` that each offset falls into."""
-    return np.clip((offset_s // width_s).astype(np.int64), 0, count - 1)
-
-
-def local_mean(values: Floats, width: int) -> Floats:
-    """Return the running mean over `width` neighbours, narrower at the ends.
-
-    >>> local_mean(np.array([1.0, 2.0, 3.0, 4.0]), 3).tolist()
-    [1.5, 2.0, 3.0, 3.5]
-    """
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    half = width // 2
-    low = np.maximum(0, np.arange(len(values)) - half)
-    high = np.minimum(len(values), np.arange(len(values)) + half + 1)
-    mean: Floats = (total[high] - total[low]) / (high - low)
-    return mean
 
 
 def _dispersion(sub: Floats, squares: float) -> float:
@@ -208,7 +171,29 @@ def _residents(
         residents[index] = started - ended
         grown = (started_ramp - _ramp(stop, blocks)) * block_s / speed - ended_output
         held[index] = started_input - ended_input + grown
-    return np.maximum(residents, 0.0), np.maximum(held, 0.0)
+    return _without_sampling_noise(
+        np.maximum(residents, 0.0), np.maximum(held, 0.0), traffic.sample_rate
+    )
+
+
+def _without_sampling_noise(
+    residents: Floats, held: Floats, sample_rate: float
+) -> tuple[Floats, Floats]:
+    """Keep of a minute's deviation what the draw of the sample does not explain.
+
+    Drawing requests with probability s gives a number of residents with mean N the variance
+    (1 − s)·N.
+    """
+    if sample_rate >= 1.0 or residents.shape[1] <= LOCAL_BLOCKS:
+        return residents, held
+    for index in range(len(residents)):
+        mean = local_mean(residents[index], LOCAL_BLOCKS)
+        observed = float(((residents[index] - mean) ** 2).mean()) * 1.1  # 10 or 11 neighbours
+        share = signal_share(observed, (1.0 - sample_rate) * float(residents[index].mean()))
+        residents[index] = mean + share * (residents[index] - mean)
+        about = local_mean(held[index], LOCAL_BLOCKS)
+        held[index] = about + share * (held[index] - about)
+    return residents, held
 
 
 def _steps(position: Floats, weights: Sequence[Floats], blocks: int) -> list[Floats]:
@@ -253,71 +238,3 @@ def _mix(traffic: Traffic, part: slice) -> tuple[Floats, Floats]:
     order = np.argsort(prompt, kind="stable")
     pick = order[((np.arange(MIX) + 0.5) * len(order) / MIX).astype(np.int64)]
     return prompt[pick], cached[pick]
-
-
-def _sample(
-    traffic: Traffic,
-    windows: Sequence[Window],
-    begin: float,
-    bin_s: float,
-    block_s: float,
-    bins: int,
-    blocks: int,
-    per_window: int | None,
-) -> tuple[Sample, NDArray[np.int64]]:
-    """Return the requests to evaluate, and how many of each window can never be served."""
-    chosen, group, rejected, weights = [], [], [], []
-    for index, window in enumerate(windows):
-        end = window.end_s if window.end_s < traffic.span_s else np.inf
-        first, last = np.searchsorted(traffic.arrival_s, [window.start_s, end])
-        mine = np.flatnonzero(traffic.class_id[first:last] == window.class_id) + first
-        served = mine[traffic.served[mine]]
-        rejected.append(len(mine) - len(served))
-        picked, weight = thinned(
-            traffic.prompt_tokens[served], traffic.output_tokens[served], per_window
-        )
-        chosen.append(served[picked])
-        weights.append(weight)
-        group.append(np.full(len(picked), index))
-    picked = np.concatenate(chosen) if chosen else np.zeros(0, np.int64)
-    time_s = traffic.arrival_s[picked] - begin
-    sample = Sample(
-        time_s=time_s,
-        bin=_place(time_s, bin_s, bins),
-        block=_place(time_s, block_s, blocks),
-        group=np.concatenate(group) if group else np.zeros(0, np.int64),
-        weight=np.concatenate(weights) if weights else np.zeros(0),
-        prompt_tokens=traffic.prompt_tokens[picked],
-        cached_tokens=traffic.input_tokens[picked] - traffic.prompt_tokens[picked],
-        output_tokens=traffic.output_tokens[picked],
-    )
-    return sample, np.asarray(rejected, dtype=np.int64)
-
-
-def thinned(
-    prompt_tokens: Floats, output_tokens: Floats, about: int | None
-) -> tuple[NDArray[np.int64], Floats]:
-    """Return which requests of a window stand for it, and how many each one stands for.
-
-    High percentiles live in the longest requests, so those are all kept with weight 1; the rest is
-    thinned evenly in time. Every request counts exactly once in the sum of the weights.
-
-    >>> picked, weight = thinned(np.arange(1000.0), np.ones(1000), 100)
-    >>> len(picked) < 160, float(weight.sum())
-    (True, 1000.0)
-    """
-    count = len(prompt_tokens)
-    if about is None or count <= about:
-        return np.arange(count), np.ones(count)
-    share = KEPT_SHARE * about / count
-    longest = (prompt_tokens > np.quantile(prompt_tokens, 1.0 - share)) | (
-        output_tokens > np.quantile(output_tokens, 1.0 - share)
-    )
-    rest = np.flatnonzero(~longest)
-    number = max(1, min(about, len(rest)))
-    edges = np.linspace(0, len(rest), number + 1).round().astype(np.int64)
-    middles = rest[(edges[:-1] + edges[1:]) // 2]
-    picked = np.concatenate([np.flatnonzero(longest), middles])
-    weight = np.concatenate([np.ones(int(longest.sum())), np.diff(edges).astype(np.float64)])
-    order = np.argsort(picked, kind="stable")
-    return picked[order], weight[order]

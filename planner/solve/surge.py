@@ -35,10 +35,9 @@ def surge(decision: Decision) -> Surge:
     """
     case, traffic = decision.case, decision.demand.traffic
     fleet = case.needs.fleet_factor
-    work = np.where(traffic.served, traffic.prompt_tokens, 0.0)
-    mean = float(work.sum()) / traffic.span_s
-    ten, ten_start = busiest(traffic, work, TEN_MINUTES_S, 0.0, traffic.span_s)
-    minute, minute_start = busiest(traffic, work, MINUTE_S, 0.0, traffic.span_s)
+    mean = float(traffic.prompt_tokens[traffic.served].sum()) / traffic.span_s
+    ten, ten_start = _busiest(decision, TEN_MINUTES_S)
+    minute, minute_start = _busiest(decision, MINUTE_S)
     rows = _budget_rows(decision, mean * fleet, ten * fleet, minute * fleet, ten_start)
     flat = replicas_for_mean(decision)
     worse = any(row.utilization_mean < 1.0 and row.verdict != "holds" for row in rows)
@@ -53,6 +52,21 @@ def surge(decision: Decision) -> Surge:
         replicas=decision.replicas,
         budgets=rows,
     )
+
+
+def _busiest(decision: Decision, length_s: float) -> tuple[float, float]:
+    """Return the most prompt tokens/s over a time and when it starts.
+
+    Counted from request to request; of a sampled trace, in the estimated rate of the service.
+    """
+    traffic, stretch = decision.demand.traffic, decision.whole.stretch
+    if traffic.sample_rate >= 1.0:
+        return busiest(traffic, traffic.prompt_tokens, length_s, 0.0, traffic.span_s)
+    width = max(1, min(len(stretch.bin_tokens), round(length_s / stretch.bin_s)))
+    total = np.concatenate([[0.0], np.cumsum(stretch.bin_tokens)])
+    means = (total[width:] - total[:-width]) / width
+    best = int(np.argmax(means))
+    return float(means[best]), best * stretch.bin_s
 
 
 def _budget_rows(
@@ -163,8 +177,7 @@ def flattened(stretch: Stretch) -> Stretch:
     return replace(
         stretch,
         start_s=0.0,
-        bin_mean=np.full(bins, rate),
-        bin_excess=np.zeros(bins),
+        bin_tokens=np.full(bins, rate),
         bin_block=np.minimum(np.arange(bins) * blocks // bins, blocks - 1),
         block_tokens=np.full(blocks, rate),
         residents=np.repeat(stretch.residents.mean(axis=1, keepdims=True), blocks, axis=1),

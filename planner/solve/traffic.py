@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ingest.requests import Requests
+from planner.solve.sampling import ALL_SIGNAL, burst_shares
 
 QUANTUM_WORTH_SPREADING_S = 0.5  # coarser timestamps make bursts that the service never saw
 
@@ -28,6 +29,8 @@ class Traffic:
     class_names: tuple[str, ...]
     served: NDArray[np.bool_]
     span_s: float
+    sample_rate: float = 1.0
+    burst_shares: tuple[float, float, float] = ALL_SIGNAL  # what sampling noise leaves of bursts
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -39,6 +42,7 @@ def traffic_of(
     max_model_len: int,
     cached_share: float = 0.0,
     time_quantum_s: float = 0.0,
+    sample_rate: float = 1.0,
     input_scale: float = 1.0,
     output_scale: float = 1.0,
 ) -> Traffic:
@@ -54,6 +58,8 @@ def traffic_of(
         Share of the reusable prefix (`Requests.cached_tokens`) that the cache really holds.
     time_quantum_s
         Resolution of the timestamps; requests of one tick are spread over it evenly.
+    sample_rate
+        Share of the service's requests that the trace holds.
     input_scale, output_scale
         Factors on the token counts, for sensitivity.
     """
@@ -61,15 +67,21 @@ def traffic_of(
     length = requests.input_tokens.astype(np.float64) * input_scale
     cached = np.minimum(requests.cached_tokens * input_scale * cached_share, length - 1.0)
     arrival = spread_ticks(requests.arrival_s, time_quantum_s)
+    prompt = np.maximum(1.0, length - np.maximum(0.0, cached))
+    served = length + output <= max_model_len
     return Traffic(
         arrival_s=arrival,
         input_tokens=length,
-        prompt_tokens=np.maximum(1.0, length - np.maximum(0.0, cached)),
+        prompt_tokens=prompt,
         output_tokens=output,
         class_id=requests.class_id,
         class_names=requests.class_names,
-        served=length + output <= max_model_len,
+        served=served,
         span_s=max(requests.span_s, float(arrival[-1] - arrival[0]), 1.0),
+        sample_rate=sample_rate,
+        burst_shares=burst_shares(
+            arrival, np.where(served, prompt, 0.0), requests.session_id, sample_rate
+        ),
     )
 
 

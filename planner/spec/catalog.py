@@ -7,6 +7,7 @@ the file needs no parser. `tests/catalog` checks that the two readings agree.
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from planner.spec.engine import BatchDefault, Engine
 from planner.spec.gpu import Gpu
 from planner.spec.hf_config import model_from_config, with_places
 from planner.spec.hf_quantization import beside
-from planner.spec.load import read_document
+from planner.spec.load import expanded, read_document
 from planner.spec.model import Model
 
 
@@ -68,12 +69,13 @@ def model(name: str) -> Model:
     path = names.get(canonical(name))
     if path is not None and not name.startswith((".", "/", "~")):
         return _model(path, own_id(path, name))
-    file = Path(name).expanduser()
+    file = expanded(name)
     if name.endswith((".yaml", ".yml")):
         data = _validated(file, "model")
         return _model_from_data(data, data["id"], str(file))
-    if file.is_dir() or name.endswith(".json") or name.startswith((".", "/", "~")):
-        return _model_from_file(file / "config.json" if file.is_dir() else file, name)
+    is_folder = bool(name) and os.path.isdir(file)  # noqa: PTH112 - Path.is_dir raises on long names
+    if is_folder or name.endswith(".json") or name.startswith((".", "/", "~")):
+        return _model_from_file(file / "config.json" if is_folder else file, name)
     raise _unknown("model", name, names, "planner catalog models, or give a path to a config.json")
 
 

@@ -75,6 +75,7 @@ def model_from_config(
         architecture=architecture,
         weight_dtype=dtype,
         quantized_experts_only=experts_only and shape.get("moe") is not None,
+        unquantized_attention=experts_only and shape.get("moe") is None,
         published_parameters=published_parameters,
         published_active_parameters=published_active_parameters,
         source=source,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planner.spec.hf_fields import Fields
 from planner.spec.hf_shape import Shape, add_extra, decoder, set_window
-from planner.spec.hf_vision import siglip_tower
+from planner.spec.hf_vision import pixtral_tower, siglip_tower
 
 
 def llama(fields: Fields) -> Shape:
@@ -147,3 +147,59 @@ def falcon(fields: Fields) -> Shape:
         "norm_weights_per_layer": 4 * hidden,
         "final_norm_weights": 2 * hidden,
     }
+
+
+def mistral_multimodal(fields: Fields) -> Shape:
+    """Mistral Small 3 and Ministral 3 with Pixtral's vision tower, which engines load as well."""
+    shape = mistral(fields.section("text_config"))
+    if fields.has("vision_config"):
+        tower = pixtral_tower(fields.section("vision_config"), shape["hidden_size"])
+        add_extra(shape, ("vision tower", tower))
+    return shape
+
+
+def gptj(fields: Fields) -> Shape:
+    """GPT-J: attention and MLP in parallel behind one LayerNorm, biases in the MLP and the head."""
+    hidden, heads = fields.integer("n_embd"), fields.integer("n_head")
+    vocab = fields.integer("vocab_size")
+    shape: Shape = {
+        "num_layers": fields.integer("n_layer"),
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_kv_heads": heads,
+        "head_dim": hidden // heads,
+        "intermediate_size": fields.integer("n_inner", 4 * hidden),
+        "mlp_matrices": 2,
+        "vocab_size": vocab,
+        "max_model_len": fields.integer("n_positions"),
+        "tie_word_embeddings": fields.flag("tie_word_embeddings"),
+        "mlp_bias": True,
+        "parallel_block": True,
+        "norm_weights_per_layer": 2 * hidden,
+        "final_norm_weights": 2 * hidden,
+    }
+    add_extra(shape, ("LM head bias", vocab))
+    return shape
+
+
+def bloom(fields: Fields) -> Shape:
+    """BLOOM: ALiBi instead of positions, biases everywhere, LayerNorms, one over the embedding."""
+    hidden, heads = fields.integer("hidden_size"), fields.integer("n_head")
+    shape: Shape = {
+        "num_layers": fields.integer("n_layer"),
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_kv_heads": heads,
+        "head_dim": hidden // heads,
+        "intermediate_size": 4 * hidden,
+        "mlp_matrices": 2,
+        "vocab_size": fields.integer("vocab_size"),
+        "max_model_len": fields.integer("seq_length", 2048),
+        "tie_word_embeddings": fields.flag("tie_word_embeddings", default=True),
+        "attention_bias": True,
+        "mlp_bias": True,
+        "norm_weights_per_layer": 4 * hidden,
+        "final_norm_weights": 2 * hidden,
+    }
+    add_extra(shape, ("embedding norm", 2 * hidden))
+    return shape

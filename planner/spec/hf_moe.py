@@ -225,3 +225,8 @@ def minimax_m2(fields: Fields) -> Shape:
     if fields.flag("use_routing_bias"):
         add_extra(shape, _correction(moe))
     return shape
+
+
+def kimi_multimodal(fields: Fields) -> Shape:
+    """Kimi K2.5 and later: K2's language model; of its vision tower the size is not in the file."""
+    return deepseek(fields.section("text_config"))

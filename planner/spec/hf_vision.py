@@ -67,3 +67,19 @@ def qwen3_tower(vision: Fields) -> int:
     joined = vision.integer("spatial_merge_size", 2) ** 2 * hidden
     merger = 2 * hidden + joined * joined + joined + joined * out + out
     return embedding + positions + layers + merger
+
+
+def pixtral_tower(vision: Fields, text_hidden: int) -> int:
+    """Return the parameters of Pixtral's vision tower and the projector to the language model.
+
+    Patch convolution without bias and a norm; layers of four projections, a gated MLP and two
+    norms; the projector has a norm, a 2 × 2 patch merger and two matrices, all without biases.
+    """
+    hidden = vision.integer("hidden_size")
+    patch = vision.integer("patch_size")
+    heads = vision.integer("num_attention_heads") * vision.integer("head_dim", 64)
+    layer = 4 * hidden * heads + 3 * hidden * vision.integer("intermediate_size") + 2 * hidden
+    tower = vision.integer("num_channels", 3) * patch**2 * hidden + hidden
+    tower += vision.integer("num_hidden_layers") * layer
+    projector = hidden + 4 * hidden * hidden + hidden * text_hidden + text_hidden**2
+    return tower + projector

@@ -59,20 +59,33 @@ def parse_document(text: str, file: str) -> Document:
     return Document(file=file, data=root.plain(), root=root, problems=problems)
 
 
+def expanded(name: str) -> Path:
+    """Return a path with `~` resolved, left as it is where there is no such user.
+
+    >>> str(expanded("~nobody-of-that-name/config.json"))
+    '~nobody-of-that-name/config.json'
+    """
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
+
+
 def _text(path: Path, file: str) -> str:
     """Return the file's text, or say why there is none."""
-    if path.is_dir():
-        raise InputError(Problem(message="is a directory, a file is needed", file=file))
     try:
-        if path.stat().st_size > MAX_BYTES:
-            message = f"larger than {MAX_BYTES // 2**20} MiB"
-            raise InputError(Problem(message=message, file=file, hint="is this the right file?"))
-        content = path.read_bytes()
+        with path.open("rb") as stream:  # a device has no size: never read more than allowed
+            content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise InputError(Problem(message="no such file", file=file)) from None
+    except IsADirectoryError:
+        raise InputError(Problem(message="is a directory, a file is needed", file=file)) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise InputError(Problem(message=f"cannot be read: {reason}", file=file)) from None
+    if len(content) > MAX_BYTES:
+        message = f"larger than {MAX_BYTES // 2**20} MiB"
+        raise InputError(Problem(message=message, file=file, hint="is this the right file?"))
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
         return content.decode("utf-8")

@@ -40,6 +40,7 @@ class LinearAttention:
     value_head_dim: int
     conv_kernel: int = 4
     state_dtype_bytes: float = 4.0
+    head_gates: int = 2  # inputs of one value a head: decay and step; Mamba 2 has the step alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +95,7 @@ class Model:
     draft_layers: int = 0  # multi-token-prediction layers; loaded only when speculation is on
     weight_dtype: str = "bf16"  # as published: bf16, fp16, fp8_block, mxfp4, int4, nvfp4
     quantized_experts_only: bool = False  # gpt-oss, Kimi int4: attention stays bf16
+    unquantized_attention: bool = False  # dense releases that quantise the MLPs alone
     published_parameters: float
     published_active_parameters: float | None = None
     source: str

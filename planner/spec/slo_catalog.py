@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 from planner.errors import InputError, Problem
 from planner.spec.document import Document, PathTuple
+from planner.spec.load import expanded
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ def beside(name: str, folder: Path) -> str:
     ('', 'etc/ours/config.json')
     """
     looks_like_path = name.startswith((".", "/", "~")) or name.endswith((".json", ".yaml", ".yml"))
-    return str(folder / Path(name).expanduser()) if looks_like_path else ""
+    return str(folder / expanded(name)) if looks_like_path else ""
 
 
 def _engine(document: Document, engine: object, found: Resolved) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,8 +121,7 @@ def session_starts(
     rng: np.random.Generator,
 ) -> NDArray[np.float64]:
     """Start times within `span_s` (seconds from the trace's start), sorted."""
-    begin, end = span_s
-    times = np.arange(begin, end + RATE_STEP_S, RATE_STEP_S)
+    times = _rate_times(span_s)
     rate = sessions_per_s * rate_path(arrivals, incidents, start_of_week_s, times, rng)
     steps = np.diff(times) * (rate[1:] + rate[:-1]) / 2.0
     operational = np.concatenate([[0.0], np.cumsum(steps)])
@@ -129,7 +129,25 @@ def session_starts(
     n = math.ceil(expected + 10.0 * (1.0 + arrivals.gap_cv) * math.sqrt(expected + 1.0))
     ticks = np.cumsum(unit_gaps(arrivals.gap_family, arrivals.gap_cv, n, rng))
     starts: NDArray[np.float64] = np.interp(ticks[ticks < expected], operational, times)
-    return starts[starts < end]
+    return starts[starts < span_s[1]]
+
+
+def expected_starts(
+    arrivals: Arrivals,
+    sessions_per_s: float,
+    incidents: Sequence[Incident],
+    start_of_week_s: float,
+    span_s: tuple[float, float],
+) -> float:
+    """Mean number of starts that `session_starts` draws."""
+    times = _rate_times(span_s)
+    steady = replace(arrivals, rate_cv=0.0)
+    rate = rate_path(steady, incidents, start_of_week_s, times, np.random.default_rng(0))
+    return sessions_per_s * float(np.trapezoid(rate, times))
+
+
+def _rate_times(span_s: tuple[float, float]) -> NDArray[np.float64]:
+    return np.arange(span_s[0], span_s[1] + RATE_STEP_S, RATE_STEP_S)
 
 
 def seconds_into_week(weekday: int, hour: int, minute: int, second: int) -> float:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.synth.arrivals import seconds_into_week, session_starts
-from planner.synth.recipe import ClassRecipe, Faults, Recipe
+from planner.synth.arrivals import expected_starts, seconds_into_week, session_starts
+from planner.synth.recipe import Arrivals, ClassRecipe, Faults, Incident, Recipe
 from planner.synth.sessions import Turns, mean_turns, play
 from planner.units import HOUR_S
 
 if TYPE_CHECKING:
     import polars as pl
 
+MAX_SESSIONS = 50e6  # session starts drawn before thinning: about 2 GB while they are drawn
+MAX_ROWS = 20e6  # rows kept: about 4 GB while they are played and sorted
 LEAD_IN_S = 2.0 * HOUR_S  # sessions already under way when the log begins
 OK_STATUS, CANCELLED_STATUS, FAILED_STATUS = 200, 499, 503
 
@@ -32,17 +34,33 @@ def stream(seed: int, *names: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(words)))
 
 
-def class_turns(recipe: Recipe, item: ClassRecipe) -> Turns:
-    """Return the requests of one class that fall into the log, thinned by whole sessions."""
+def expected_size(recipe: Recipe) -> tuple[float, float]:
+    """Return the expected sessions to draw and rows to keep, all classes together."""
+    sessions = rows = 0.0
+    for item in recipe.classes:
+        starts = expected_starts(*_law(recipe, item))
+        sessions += starts
+        rows += starts * recipe.sample_rate * mean_turns(item.sessions)
+    return sessions, rows
+
+
+def _law(
+    recipe: Recipe, item: ClassRecipe
+) -> tuple[Arrivals, float, list[Incident], float, tuple[float, float]]:
+    """Return what `session_starts` takes for one class."""
     begin = recipe.start
-    starts = session_starts(
+    return (
         item.arrivals,
         item.arrivals.requests_per_s / mean_turns(item.sessions),
         [i for i in recipe.incidents if not i.classes or item.name in i.classes],
         seconds_into_week(begin.weekday(), begin.hour, begin.minute, begin.second),
         (-LEAD_IN_S, recipe.duration_s),
-        stream(recipe.seed, item.name, "arrivals"),
     )
+
+
+def class_turns(recipe: Recipe, item: ClassRecipe) -> Turns:
+    """Return the requests of one class that fall into the log, thinned by whole sessions."""
+    starts = session_starts(*_law(recipe, item), stream(recipe.seed, item.name, "arrivals"))
     kept = stream(recipe.seed, item.name, "sample").random(len(starts)) < recipe.sample_rate
     turns = play(item, recipe.service, starts[kept], stream(recipe.seed, item.name, "sessions"))
     logged = (turns.arrival_s >= 0.0) & (turns.arrival_s < recipe.duration_s)

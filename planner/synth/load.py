@@ -10,9 +10,10 @@ from typing import Any
 from planner.errors import Problem
 from planner.spec.load import Document, raise_for, scan_document
 from planner.spec.validate import validate
+from planner.synth.generate import MAX_ROWS, MAX_SESSIONS, expected_size
 from planner.synth.recipe import Recipe, recipe_from_dict
 
-MAX_SESSIONS = 200e6  # session starts drawn before thinning: 8 bytes each, three arrays
+FIRST_YEAR, LAST_YEAR = 2000, 2098  # what the planner takes for a date of a log
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -30,7 +31,26 @@ def load_recipe(path: Path) -> Recipe:
     raise_for(problems)
     data = document.data
     assert isinstance(data, Mapping)  # the schema says so
-    return recipe_from_dict(data)
+    recipe = recipe_from_dict(data)
+    raise_for(list(_too_large(document, recipe)))
+    return recipe
+
+
+def _too_large(document: Document, recipe: Recipe) -> Iterator[Problem]:
+    """Yield what would not fit into memory, before anything is drawn."""
+    sessions, rows = expected_size(recipe)
+    for amount, most, what, hint in (
+        (
+            sessions,
+            MAX_SESSIONS,
+            "sessions before the sample is taken",
+            "lower requests_per_s and raise sample_rate by the same factor",
+        ),
+        (rows, MAX_ROWS, "rows", "lower sample_rate or requests_per_s"),
+    ):
+        if amount > most:
+            message = f"the recipe asks for {amount:,.3g} {what}, at most {most:,.0f} are possible"
+            yield document.problem(("duration_s",), message, hint)
 
 
 def _contradictions(document: Document) -> Iterator[Problem]:
@@ -40,18 +60,10 @@ def _contradictions(document: Document) -> Iterator[Problem]:
     start = _instant(data["start"])
     if start is None:
         yield document.problem(("start",), "no such date or time")
+    elif not FIRST_YEAR <= start.year <= LAST_YEAR:
+        yield document.problem(("start",), f"lies outside the years {FIRST_YEAR} to {LAST_YEAR}")
     for name, item in data["classes"].items():
         yield from _class_problems(document, name, item)
-    sessions = sum(
-        float(item["arrivals"]["requests_per_s"]) / float(item["sessions"]["turns_mean"])
-        for item in data["classes"].values()
-    )
-    if sessions * float(data["duration_s"]) > MAX_SESSIONS:
-        yield document.problem(
-            ("duration_s",),
-            f"more than {MAX_SESSIONS:.0f} sessions before the sample is taken",
-            "lower requests_per_s and raise sample_rate by the same factor",
-        )
     for index, incident in enumerate(data.get("incidents", ())):
         yield from _incident_problems(document, index, incident, start)
 
@@ -71,6 +83,12 @@ def _class_problems(document: Document, name: str, item: Mapping[str, Any]) -> I
             yield document.problem(
                 (*at, *where, f"max_{unit}"), f"{high} is below min_{unit}, {low}"
             )
+    turns_mean, turns_max = item["sessions"]["turns_mean"], item["sessions"]["turns_max"]
+    if turns_mean > turns_max:
+        message = f"{turns_mean} on average is more than the longest session, {turns_max}"
+        yield document.problem(
+            (*at, "sessions", "turns_mean"), message, "lower it or raise turns_max"
+        )
     prompt = item["prompt"]
     if prompt["fixed_tokens"] >= prompt["context_max_tokens"]:
         yield document.problem(

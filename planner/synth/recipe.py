@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from planner.ingest.reasons import MAX_TOKENS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogNormal:
@@ -25,7 +27,7 @@ class LogNormal:
 class Arrivals:
     """How sessions of one class start.
 
-    `requests_per_s` is the mean over the whole trace, before incidents. `gap_cv` is the burstiness
+    `requests_per_s` is the mean over a whole week, before incidents. `gap_cv` is the burstiness
     left when the rate is constant (1 is Poisson), `rate_cv` how far the rate wanders around its
     daily shape and `rate_correlation_s` for how long it stays there.
     """
@@ -173,7 +175,7 @@ def _lognormal(data: Mapping[str, Any], unit: str) -> LogNormal:
         median=float(data[f"median_{unit}"]),
         sigma=float(data["sigma_log"]),
         minimum=float(data.get(f"min_{unit}", 0.0)),
-        maximum=float(data.get(f"max_{unit}", "inf")),
+        maximum=float(data.get(f"max_{unit}", MAX_TOKENS if unit == "tokens" else "inf")),
     )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, BinaryIO, TypedDict
 
 from planner.errors import InputError, Problem
+from planner.output import write_whole
 from planner.synth.generate import synthesize
 from planner.synth.recipe import Recipe
 
@@ -24,20 +26,23 @@ class Written(TypedDict):
     bytes: int
 
 
-def synth(recipe: Recipe, path: Path, *, seed: int | None = None) -> Written:
+def synth(
+    recipe: Recipe, path: Path, *, seed: int | None = None, inputs: Iterable[str | Path] = ()
+) -> Written:
     """Play the recipe (with `seed` instead of its own, if given), write it, say what was written.
+
+    `inputs` are files that must not be overwritten.
 
     Raises
     ------
     InputError
-        The file cannot be written.
+        The recipe makes no request, or the file cannot be written.
     """
     frame = synthesize(recipe if seed is None else replace(recipe, seed=seed))
-    try:
-        write_trace(frame, path)
-    except OSError as error:
-        message = f"cannot be written: {error.strerror or error}"
-        raise InputError(Problem(message=message, file=str(path))) from error
+    if frame.is_empty():
+        message = "no request falls into the log"
+        raise InputError(Problem(message=message, hint="raise requests_per_s or sample_rate"))
+    write_whole(path, partial(write_parquet, frame), inputs=inputs)
     by_class = frame.group_by("class", maintain_order=True).len()
     counts = {str(name): int(rows) for name, rows in by_class.iter_rows()}
     return {
@@ -48,23 +53,13 @@ def synth(recipe: Recipe, path: Path, *, seed: int | None = None) -> Written:
     }
 
 
-def write_trace(frame: pl.DataFrame, path: Path) -> None:
-    """Write `frame` as Parquet beside its final place, then move it there in one step.
-
-    Every setting that the bytes depend on is fixed here: codec, level, statistics, row groups.
-    """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:  # opened here: polars would word the system's error anew
-            frame.rechunk().write_parquet(
-                file,
-                compression="zstd",
-                compression_level=19,
-                statistics=True,
-                row_group_size=1 << 20,
-                data_page_size=1 << 20,
-            )
-        partial.replace(path)
-    finally:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+def write_parquet(frame: pl.DataFrame, file: BinaryIO) -> None:
+    """Write `frame` with every setting that the bytes depend on: codec, level, row groups."""
+    frame.rechunk().write_parquet(
+        file,
+        compression="zstd",
+        compression_level=19,
+        statistics=True,
+        row_group_size=1 << 20,
+        data_page_size=1 << 20,
+    )

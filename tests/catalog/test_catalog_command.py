@@ -103,3 +103,23 @@ def test_json_of_all(kind: str) -> None:
 def test_an_unknown_id_is_an_input_error() -> None:
     with pytest.raises(InputError, match="unknown GPU 'h1000'; nearest: h100"):
         CliRunner().invoke(command, ["gpus", "h1000"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "unknown model ''"),
+        ("x" * 300, "unknown model"),
+        ("é/😀", "unknown model"),
+        ("a\0b", "unknown model"),
+        ("~nobody-of-that-name/config.json", "no such file"),
+        ("./", "config.json: no such file"),
+        ("/dev/null", "the file is empty"),
+    ],
+)
+def test_odd_names_are_input_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=message):
+        CliRunner().invoke(command, ["models", name], catch_exceptions=False)

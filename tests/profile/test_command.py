@@ -89,3 +89,24 @@ def test_a_missing_trace_is_an_input_error(tmp_path: Path) -> None:
     done = run(str(tmp_path / "absent.parquet"))
     assert isinstance(done.exception, InputError)
     assert "absent.parquet" in str(done.exception)
+
+
+def test_the_unit_of_relative_times_can_be_said(tmp_path: Path) -> None:
+    trace = tmp_path / "t.csv"
+    rows = "".join(f"{i * 1000},{i + 1},5\n" for i in range(11))
+    trace.write_text("timestamp,input_tokens,output_tokens\n" + rows)
+    for unit, span_s in ((), 10_000.0), (("--time-unit", "ms"), 10.0):
+        done = run(str(trace), "--json", *unit)
+        assert json.loads(done.stdout)["span_s"] == span_s
+    assert "--time-unit" in str(run(str(trace), "--time-unit", "min").exception)
+
+
+def test_file_and_class_names_stay_on_their_line(tmp_path: Path) -> None:
+    trace = tmp_path / "two\nlines.csv"
+    trace.write_text(
+        'class,timestamp,input_tokens,output_tokens\n"a\nb",1746446400,5,5\nc,1746446401,5,5\n'
+    )
+    done = run(str(trace))
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith(str(trace).replace("\n", r"\n"))
+    assert r"a\nb" in done.stdout

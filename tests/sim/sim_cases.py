@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from reference_vllm_v1 import Job
 
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
 from planner.sim.settings import SchedulerSettings
-from reference_vllm_v1 import Job
 
 
 def step_cost(rng, mnbt, seqs, *, ideal=False, windows=0, asynchronous=False, host=True):

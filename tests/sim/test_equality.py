@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
+from reference_vllm_v0 import WholePrompts
 from reference_vllm_v1 import Engine, Job, simulate, simulate_least_loaded
 from sim_cases import Case, assert_same, case, results, step_cost, trace
 
 from planner.sim.kernel.meter import gap_bin
+from planner.sim.metrics import gap_percentile
 from planner.sim.replay import replay
 from planner.sim.settings import SchedulerSettings
 
@@ -62,8 +64,8 @@ def cases(draw, *, tight, ideal=False, windows=0, threshold=False, cached=False)
     return Case(settings=chosen, cost=cost, jobs=made)
 
 
-def check(one: Case, bin_s=60.0):
-    engine = simulate(one.jobs, one.settings, one.cost)
+def check(one: Case, bin_s=60.0, reference=Engine):
+    engine = simulate(one.jobs, one.settings, one.cost, reference)
     if engine.margin_s < MARGIN_S:
         reject()
     done = replay(
@@ -132,6 +134,43 @@ def test_long_mixed_cases(seed):
         most=200,
     )
     check(one)
+
+
+def unchunked(one: Case) -> Case:
+    """The same case under vLLM V0's policy, with a watermark of one block."""
+    budget = max(one.settings.max_num_batched_tokens, one.settings.max_model_len)
+    cost = step_cost(
+        np.random.default_rng(len(one.jobs)),
+        budget,
+        one.settings.max_num_seqs,
+        asynchronous=one.cost.async_scheduling,
+    )
+    chosen = replace(
+        one.settings,
+        policy="vllm_v0",
+        max_num_batched_tokens=budget,
+        num_blocks=one.settings.num_blocks + 1,
+        watermark_blocks=1,
+    )
+    return replace(one, settings=chosen, cost=cost)
+
+
+@common
+@given(cases(tight=True, cached=True), st.floats(1e-2, 10.0))
+def test_whole_prompts_first(one, bin_s):
+    check(unchunked(one), bin_s=bin_s, reference=WholePrompts)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gaps_hold_the_stalls_of_whole_prompts(seed):
+    one = unchunked(case(seed, tight=seed % 2 == 1, asynchronous=seed % 3 == 1, most=80))
+    done, _ = check(one, reference=WholePrompts)
+    gaps = np.sort(np.concatenate([np.diff(job.token_s) for job in one.jobs] or [[]]))
+    assert done.gaps.sum() == len(gaps)
+    for share in (0.5, 0.9, 1.0):
+        at = int(np.ceil(share * len(gaps))) - 1
+        found = gap_percentile(done.gaps.sum(axis=(0, 1)), 100 * share)
+        assert gaps[at] * (1 - 1e-9) <= found <= gaps[at] * 1.02  # a bin is at most 1.6 % wide
 
 
 def test_the_cases_preempt_and_starve():

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner.sim import jit
+from planner.sim.warm import compile_kernels
 
 HERE = Path(__file__).resolve().parent
 
@@ -90,6 +91,11 @@ def test_an_edit_in_a_callee_is_noticed(tmp_path):
     assert call(1) == ["12", "0"]
     assert call(1) == ["12", "1"]
     assert call(3) == ["16", "0"]
+
+
+def test_kernels_can_be_compiled_ahead():
+    compile_kernels()
+    assert jit.compiled_before()
 
 
 def test_the_cache_folder_is_named_by_the_sources(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ from planner.perf import step_cost as physics
 from planner.sim import run
 from planner.sim.kernel import clock
 from planner.sim.load import scale, subset, thin
-from planner.sim.metrics import gap_percentile, needed, percentile_of
+from planner.sim.metrics import needed, percentile_of
 from planner.sim.replay import REASONS, replay
 from planner.sim.routing import uniforms
 from planner.sim.settings import SchedulerSettings

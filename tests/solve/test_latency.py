@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from solve_cases import linear_cost, poisson, requests_of
 
 from planner.solve.estimate import Check, estimate, percentile_s, window_attainment
 from planner.solve.latency import waits
@@ -15,7 +16,6 @@ from planner.solve.stretch import stretch_of
 from planner.solve.traffic import traffic_of
 from planner.solve.windows import class_windows
 from planner.spec.slo import Target
-from tests.solve.conftest import linear_cost, poisson, requests_of
 
 FLOOR, SLOPE = 0.010, 20e-6
 
@@ -86,8 +86,7 @@ def thin(part):
 
     return replace(
         part,
-        bin_mean=np.full_like(part.bin_mean, part.bin_tokens.mean() * 1e3),
-        bin_excess=np.zeros_like(part.bin_excess),
+        bin_tokens=np.full_like(part.bin_tokens, part.bin_tokens.mean() * 1e3),
         block_tokens=np.full_like(part.block_tokens, part.block_tokens.mean() * 1e3),
         residents=part.residents * 1e3,
         held=part.held * 1e3,

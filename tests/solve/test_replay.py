@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from solve_cases import LLAMA_8B, LLAMA_70B, poisson
 
 from planner.ingest.load import load_trace
 from planner.perf.calibrations import calibration
@@ -19,7 +20,6 @@ from planner.solve.traffic import traffic_of
 from planner.solve.windows import Window
 from planner.spec import catalog
 from planner.spec.deployment import Deployment
-from tests.solve.conftest import LLAMA_8B, LLAMA_70B, poisson
 
 
 def both(requests, *, model, gpu, tp, budget, seqs, replicas):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from solve_cases import poisson
 
-from planner.solve.stretch import BLOCK_S, SPEEDS_S, local_mean, stretch_of, thinned
+from planner.solve.sample import thinned
+from planner.solve.sampling import local_mean
+from planner.solve.stretch import BLOCK_S, SPEEDS_S, stretch_of
 from planner.solve.traffic import traffic_of
 from planner.solve.windows import Window
-from tests.solve.conftest import poisson
 
 
 def brute_force(traffic, begin, block, speed):

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from solve_cases import requests_of
 
 from planner.solve.traffic import spread_ticks, traffic_of
 from planner.solve.windows import class_windows, merge_groups, window_edges, window_label
-from tests.solve.conftest import requests_of
 
 
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=60), st.integers(1, 200))

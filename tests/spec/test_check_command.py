@@ -1,6 +1,7 @@
 """`planner check` as a user runs it."""
 
 import json
+import os
 
 from click.testing import CliRunner
 
@@ -76,3 +77,20 @@ def test_the_example_at_the_top_is_valid(root, monkeypatch):
     result = CliRunner().invoke(command, ["slo.yaml"])
     assert result.exit_code == 0, result.output
     assert result.stderr == ""
+
+
+def test_json_of_a_file_whose_name_is_not_utf8(tmp_path):
+    name = os.fsdecode(os.fsencode(tmp_path) + b"/n\xff.yaml")
+    result = CliRunner().invoke(command, [name, "--json"])
+    assert result.exit_code == 2
+    result.stdout.encode()
+    assert json.loads(result.stdout)["problems"][0]["file"] == name
+
+
+def test_a_model_in_the_home_of_nobody_is_a_problem_with_a_place(tmp_path):
+    text = "model: ~nobody-of-that-name/config.json\nslo: {ttft_s: {p99: 4.0}}\n"
+    result = run(tmp_path, text, "--json")
+    assert result.exit_code == 2
+    (problem,) = json.loads(result.stdout)["problems"]
+    assert (problem["line"], problem["path"]) == (1, "model")
+    assert "no such file" in problem["message"]

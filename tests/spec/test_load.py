@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from planner.errors import InputError
-from planner.spec.load import MAX_BYTES, parse_document, read_document, scan_document
+from planner.spec.load import MAX_BYTES, expanded, parse_document, read_document, scan_document
 
 SCALARS = (
     st.none()
@@ -187,6 +187,29 @@ def test_no_permission(tmp_path):
     file.chmod(0)
     with pytest.raises(InputError, match="cannot be read: Permission denied"):
         read_document(file)
+
+
+def test_no_permission_for_the_folder(tmp_path, monkeypatch):
+    """Root may read any folder, so the system's refusal is played."""
+
+    def deny(*args, **options):
+        raise PermissionError(13, "Permission denied")
+
+    for name in ("stat", "open"):
+        monkeypatch.setattr(Path, name, deny)
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
+        read_document(tmp_path / "locked" / "f.yaml")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
+def test_a_device_without_end_is_refused():
+    with pytest.raises(InputError, match="larger than 64 MiB"):
+        read_document(Path("/dev/zero"))
+
+
+def test_a_home_of_nobody():
+    assert expanded("~nobody-of-that-name/f.yaml") == Path("~nobody-of-that-name/f.yaml")
+    assert expanded("~/f.yaml") == Path.home() / "f.yaml"
 
 
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from planner.cli.main import cli
 from planner.errors import InputError
 from planner.synth import arrivals, sessions
-from planner.synth.generate import class_turns, stream, synthesize
+from planner.synth.generate import class_turns, expected_size, stream, synthesize
 from planner.synth.load import load_recipe
 from planner.synth.recipe import Arrivals, LogNormal, Recipe, Sessions
 from planner.units import DAY_S, HOUR_S, WEEK_S
@@ -255,6 +255,10 @@ def test_starts_follow_the_rate() -> None:
         ("[1,1,1,1,1,1,1]", "[1,1,1]", "day_of_week_weights: needs at least 7"),
         ("[1,1,1,1,1,1,1]", "[0,0,0,0,0,0,0]", "every weight is zero"),
         ("2026-10-12", "2026-02-30", "no such date"),
+        ("2026-10-12", "1815-06-18", "outside the years 2000 to 2098"),
+        ("turns_max: 50", "turns_max: 3", "4 on average is more than the longest session, 3"),
+        ("median_tokens: 80", "median_tokens: 1.0e+12", "must be at most 10000000"),
+        ("[1,1,1,1,1,1,1]", "[1,1,1,1,1,1,1.0e+308]", "must be at most 1000000"),
         ("min_tokens: 1}", "min_tokens: 9, max_tokens: 2}", "2 is below min_tokens, 9"),
         ("context_max_tokens: 100000", "context_max_tokens: 90", "leaves no room beside"),
         ("requests_per_s: 1.0", "requests_per_s: .nan", "not a finite number"),
@@ -285,6 +289,53 @@ def test_a_recipe_beyond_memory_is_refused(tmp_path: Path) -> None:
     text = text.replace("duration_s: 86400", "duration_s: 31536000")
     with pytest.raises(InputError, match="raise sample_rate"):
         load_recipe(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("find", "replacement", "what"),
+    [
+        ("turns_mean: 4, turns_max: 50", "turns_mean: 1000, turns_max: 1000", "rows"),
+        ("service:", INCIDENT.replace("factor: 2, ", "factor: 1000}]") + "\nservice:", "sessions"),
+    ],
+)
+def test_sizes_count_long_sessions_and_incidents(
+    tmp_path: Path, find: str, replacement: str, what: str
+) -> None:
+    """The mean rate alone would pass: 60 requests/s over 10 days are 52 million requests."""
+    text = MINIMAL.replace("requests_per_s: 1.0", "requests_per_s: 60")
+    text = text.replace("duration_s: 86400", "duration_s: 864000").replace(find, replacement)
+    text = text.replace("duration_s: 9", "duration_s: 864000").replace(
+        "seed:", "sample_rate: 0.9\nseed:"
+    )
+    with pytest.raises(InputError, match=rf"asks for .* {what}"):
+        load_recipe(written(tmp_path, text))
+
+
+def test_the_expected_size_is_what_is_drawn(recipe: Recipe) -> None:
+    """One class, 86,400 requests in 25,000 sessions: standard errors 0.7 % and 1 %.
+
+    Sessions also start in the lead-in of two hours, whose requests are mostly outside the log.
+    """
+    sessions_drawn, rows = expected_size(recipe)
+    lead_in = 1.0 + 7200.0 / 86400.0
+    assert sessions_drawn == pytest.approx(
+        86_400 * lead_in / sessions.mean_turns(recipe.classes[0].sessions), rel=1e-3
+    )
+    assert synthesize(recipe).height == pytest.approx(rows / lead_in, rel=0.03)
+
+
+def test_a_recipe_without_requests_writes_nothing(tmp_path: Path) -> None:
+    path = written(tmp_path, MINIMAL.replace("requests_per_s: 1.0", "requests_per_s: 1.0e-9"))
+    done = CliRunner().invoke(cli, ["synth", str(path)])
+    assert "no request" in str(done.exception)
+    assert [item.name for item in tmp_path.iterdir()] == [path.name]
+
+
+def test_the_recipe_is_not_overwritten(tmp_path: Path) -> None:
+    path = written(tmp_path, MINIMAL)
+    done = CliRunner().invoke(cli, ["synth", str(path), "-o", str(path)])
+    assert "would be overwritten" in str(done.exception)
+    assert path.read_text() == MINIMAL
 
 
 def test_command_reports_what_it_wrote(tmp_path: Path) -> None:

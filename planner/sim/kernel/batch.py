@@ -12,6 +12,7 @@ from planner.sim.kernel.world import E2E, TTFT, World
 def clear_batch(w: World) -> None:
     """Start a step without prefill."""
     st = w.st
+    st.stalled = 0
     st.fresh = 0
     st.late = 0
     st.tardy = 0
@@ -62,29 +63,27 @@ def kv_slope_s(w: World) -> float:
 def mixed_step_s(w: World) -> float:
     """Return the time of a step that carries prefill (see `StepCost`)."""
     st = w.st
-    entry = w.table[st.batch_tokens + st.decodes]
-    rows = st.decodes + st.fresh
-    gpu = max(entry.compute_s, entry.memory_s + kv_read_s(w) + st.seq_s * st.decodes)
+    decodes = st.batch_decodes
+    entry = w.table[st.batch_tokens + decodes]
+    rows = decodes + st.fresh
+    read = kv_read_s(w) if decodes > 0 else 0.0
+    gpu = max(entry.compute_s, entry.memory_s + read + st.seq_s * decodes)
     gpu += w.table[rows].row_s + st.batch_pair_s + st.prefix_s * st.batch_prefix
-    if st.decodes > 0:
+    if decodes > 0:
         gpu += st.decode_fixed_s
     gpu += st.prefill_fixed_s
     host = st.host_step_s + st.host_seq_s * rows + st.host_prefill_s
     return float(max(gpu, host) if st.asynchronous == 1 else gpu + host)
 
 
-@part
-def run_batch(w: World) -> None:
-    """Time one step of all decodes and the gathered chunks, and count its gaps."""
+@rare
+def count_late(w: World, span: float) -> None:
+    """Count the gaps of decodes that the last step left out, and the wait of those this one does.
+
+    Every decode's gap was counted as `span`; theirs began before.
+    """
     st = w.st
-    if st.batch_prefills > 0:
-        span = mixed_step_s(w)
-    else:
-        entry = w.table[st.decodes]
-        span = max(entry.floor_s, entry.first_s + kv_read_s(w))
-    if st.decodes > 0:
-        meter.add_run_gaps(w, span, span, 0.0, 1)
-    for i in range(st.tardy):  # their last token came before the last step
+    for i in range(st.tardy):
         s = w.slots[w.slots[i].tardy_list]
         class_id = w.requests[s.request].class_id
         meter.add_gaps(w, class_id, span, -1)
@@ -92,9 +91,45 @@ def run_batch(w: World) -> None:
         s.late_s = 0.0
     for i in range(st.late):
         w.slots[w.slots[i].starved_list].late_s += span
+
+
+@part
+def run_batch(w: World) -> None:
+    """Time one step of all decodes and the gathered chunks, and count its gaps."""
+    st = w.st
+    st.batch_decodes = st.decodes
+    if st.batch_prefills > 0:
+        span = mixed_step_s(w)
+    else:
+        entry = w.table[st.decodes]
+        span = max(entry.floor_s, entry.first_s + kv_read_s(w))
+    if st.decodes > 0:
+        meter.add_run_gaps(w, span, span, 0.0, 1)
+    if st.tardy > 0 or st.late > 0:
+        count_late(w, span)
     meter.add_sums(w, 1, span)
     w.bins[st.bin].prefill_tokens += st.batch_tokens
     st.ran_steps = 1
+    st.span = span
+    st.last_start = st.now
+
+
+@part
+def run_prefill(w: World) -> None:
+    """Time one step of the gathered prompts alone: every decode waits."""
+    st = w.st
+    st.batch_decodes = 0
+    span = mixed_step_s(w)
+    slot = st.front
+    while slot >= 0:
+        if w.slots[slot].decoding == 1:
+            w.slots[slot].late_s += span
+        slot = w.slots[slot].after
+    st.stalled = 1
+    meter.add_sums(w, 0, span)
+    w.bins[st.bin].steps += 1
+    w.bins[st.bin].prefill_tokens += st.batch_tokens
+    st.ran_steps = 0
     st.span = span
     st.last_start = st.now
 
@@ -178,6 +213,13 @@ def emit_first(w: World, slot: int) -> None:
         ledger.join_decodes(w, slot)
 
 
+@rare
+def rejoin_starved(w: World) -> None:
+    """Take the decodes that the last step left out back among the others."""
+    for i in range(w.st.late):
+        ledger.join_decodes(w, w.slots[i].starved_list)
+
+
 @part
 def after_steps(w: World) -> None:
     """Let the timed steps have run: tokens, completions, and what the scheduler now knows."""
@@ -198,5 +240,5 @@ def after_steps(w: World) -> None:
             finish(w, entry & SLOT_MASK)
     for i in range(st.fresh):
         emit_first(w, w.slots[i].fresh_list)
-    for i in range(st.late):
-        ledger.join_decodes(w, w.slots[i].starved_list)
+    if st.late > 0:
+        rejoin_starved(w)

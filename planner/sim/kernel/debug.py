@@ -64,7 +64,7 @@ def conservation_fault(w: World) -> int:
             kv_tokens += s.start + st.step
             for g in range(len(w.groups)):
                 windowed += min(s.start + st.step, w.groups[g].window)
-        kinds += 1 << (40 * s.zombie + 20 * s.decoding)
+        kinds += 1 << int(40 * s.zombie + 20 * s.decoding)
         slot = s.after
     if listed != st.running:
         return 7

@@ -1,4 +1,4 @@
-"""vLLM V1's scheduler, event by event.
+"""vLLM's schedulers, event by event: V1, and V0 without chunked prefill.
 
 A step takes the running requests first, in admission order: a decode costs one token, a prompt
 takes a chunk. What is left of `max_num_batched_tokens` admits waiting requests, unless a request
@@ -7,6 +7,9 @@ was preempted in this step. Three ways through a step, all with one meaning:
 - `decode_run`: nothing can join, so many decode-only steps at once;
 - `schedule_totals`: one step in which every block that is needed is free;
 - `schedule_listed`: one step, request by request, for preemption and chunk thresholds.
+
+V0 (`prefill_first`) admits whole prompts, in steps of their own while every decode waits; its
+other steps are decodes alone.
 
 Waiting requests need no queue: the preempted are a stack in front, the others follow by arrival.
 """
@@ -68,20 +71,21 @@ def head_fits(w: World, total: int, held: int, free_blocks: int) -> bool:
     """Return whether the queue's head, holding `held` tokens after its first chunk, may start."""
     size = w.st.block_size
     required = ledger.blocks_of(total if w.st.full_sequence == 1 else held, size)
-    return required <= free_blocks
+    return bool(required <= free_blocks - w.st.watermark_blocks)
 
 
 @part
 def can_admit(w: World) -> bool:
     """Return whether the queue's head joins the next step, if its decodes get their blocks."""
     st = w.st
-    budget = st.max_num_batched_tokens - st.decodes
+    alone = st.prefill_first == 1  # the decodes wait
+    budget = st.max_num_batched_tokens - (0 if alone else st.decodes)
     if budget <= 0 or st.running >= st.max_num_seqs:
         return False
     total = head_tokens(w)
     cached = head_cached(w, total)
     held = cached + min(total - cached, budget, chunk_limit(w))
-    return head_fits(w, total, held, st.free_blocks - w.residue[st.cross])
+    return head_fits(w, total, held, st.free_blocks - (0 if alone else w.residue[st.cross]))
 
 
 @part
@@ -118,6 +122,8 @@ def admit(w: World, budget: int) -> None:
         chunk = min(total - cached, budget, limit)
         if not head_fits(w, total, cached + chunk, st.free_blocks):
             break
+        if st.prefill_first == 1 and cached + chunk < total:
+            break  # prompts stay whole
         slot = take_head(w)
         w.slots[slot].computed = cached
         st.free_blocks -= ledger.blocks_of(cached + chunk, st.block_size)
@@ -312,12 +318,12 @@ def one_step(w: World) -> bool:
     st = w.st
     preempted = st.preempted
     # Under a threshold several prompts run at once, and can leave decodes behind them out.
-    ordered = st.threshold > 0 and (st.partials > 0 or st.late > 0)
+    ordered = st.stalled == 1 or (st.threshold > 0 and (st.partials > 0 or st.late > 0))
     batch.clear_batch(w)
     budget = -1 if ordered else schedule_totals(w)
     if budget < 0:
         budget = schedule_listed(w)
-    if st.preempted == preempted:
+    if st.preempted == preempted and st.prefill_first == 0:
         admit(w, budget)
     if st.decodes == 0 and st.batch_prefills == 0:
         return False
@@ -326,6 +332,14 @@ def one_step(w: World) -> bool:
 
 
 @part
+def prefill_step(w: World) -> None:
+    """Time one step of whole prompts alone, as many as budget, slots and blocks take."""
+    batch.clear_batch(w)
+    admit(w, w.st.max_num_batched_tokens)
+    batch.run_prefill(w)
+
+
+@rare
 def notice(w: World) -> None:
     """Schedule nothing, which takes no time: whatever went unnoticed is noticed."""
     w.st.visible = w.st.now
@@ -351,6 +365,14 @@ def wake(w: World, until_s: float) -> bool:
 
 
 @part
+def is_steady(w: World) -> bool:
+    """Return whether the next steps hold decodes alone, each on time and with its block."""
+    st = w.st
+    punctual = st.late == 0 and st.stalled == 0
+    return bool(st.partials == 0 and punctual and w.residue[st.cross] <= st.free_blocks)
+
+
+@part
 def next_event(w: World, until_s: float) -> bool:
     """Run up to the next event; return False if nothing more starts before `until_s`."""
     st = w.st
@@ -361,10 +383,11 @@ def next_event(w: World, until_s: float) -> bool:
         return False
     if st.now >= st.bin_end:
         meter.roll_bin(w)
-    steady = st.partials == 0 and st.late == 0 and not joins
-    if steady and w.residue[st.cross] <= st.free_blocks:
-        ran = decode_run(w, until_s)
-        if not ran:
+    ran = True
+    if joins and st.prefill_first == 1:
+        prefill_step(w)
+    elif not joins and is_steady(w):
+        if not decode_run(w, until_s):
             return False
     else:
         ran = one_step(w)

@@ -20,6 +20,8 @@ STATE = np.dtype(
         ("block_size", "i8"),
         ("num_blocks", "i8"),
         ("full_sequence", "i8"),
+        ("prefill_first", "i8"),  # vLLM V0: whole prompts, in steps of their own
+        ("watermark_blocks", "i8"),
         ("threshold", "i8"),  # long_prefill_token_threshold
         ("threshold_needs_company", "i8"),
         ("asynchronous", "i8"),
@@ -60,7 +62,9 @@ STATE = np.dtype(
         ("heap_size", "i8"),
         ("cross_size", "i8"),
         # The batch being gathered
+        ("stalled", "i8"),  # 1: the last step left every decode out
         ("fresh", "i8"),  # prompts that finish in this step
+        ("batch_decodes", "i8"),
         ("batch_tokens", "i8"),
         ("batch_prefix", "i8"),
         ("batch_prefills", "i8"),

@@ -1,0 +1,239 @@
+"""`planner simulate`: replay a trace through one deployment."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from planner.ingest.requests import Requests
+    from planner.sim.metrics import Distribution, TargetResult
+    from planner.sim.replay import ClassResult, Replay
+    from planner.sim.setup import Ready
+    from planner.spec.slo import Slo
+
+
+@click.command(
+    epilog="""\b
+Example:
+  planner simulate --trace traces/week42.parquet --gpu h100 --slo slo.yaml --replicas 4
+  planner simulate --trace day.parquet --gpu h200 --slo slo.yaml --replicas 12 \\
+      --max-num-batched-tokens 2048 --json
+""",
+)
+@click.option(
+    "--trace",
+    "traces",
+    multiple=True,
+    required=True,
+    metavar="TRACE",
+    help="Request log: a file, a directory or a glob. Repeat it for several.",
+)
+@click.option("--gpu", required=True, metavar="GPU", help="GPU type.")
+@click.option(
+    "--slo",
+    "slo_file",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Model, classes and targets.",
+)
+@click.option("--model", metavar="MODEL", help="Model, instead of the one that slo.yaml names.")
+@click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
+@click.option("--replicas", type=click.IntRange(1), default=1, help="Replicas. [default: 1]")
+@click.option(
+    "--routing",
+    type=click.Choice(["random", "round_robin", "least_loaded"]),
+    default="random",
+    help="What sends requests to replicas. [default: random]",
+)
+@click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
+@click.option(
+    "--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
+)
+@click.option(
+    "--tensor-parallel-size", "--tp", type=click.IntRange(1), default=1, help="GPUs of a replica."
+)
+@click.option("--max-num-batched-tokens", type=click.IntRange(1), help="Token budget of a step.")
+@click.option("--max-num-seqs", type=click.IntRange(1), help="Most sequences in a step.")
+@click.option("--max-model-len", type=click.IntRange(1), help="Longest request, prompt and output.")
+@click.option(
+    "--gpu-memory-utilization",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share of GPU memory the engine may use.",
+)
+@click.option("--weight-dtype", metavar="DTYPE", help="Dtype of the weights.")
+@click.option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
+@click.option(
+    "--reuse-prefixes",
+    is_flag=True,
+    help="Count the trace's repeated prefixes as cached, nothing ever being evicted.",
+)
+@click.option("--ideal", is_flag=True, help="The theory's roofline instead of measured kernels.")
+@click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
+@click.option(
+    "--per-request",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write every request's times to this Parquet file.",
+)
+def command(
+    traces: tuple[str, ...],
+    gpu: str,
+    slo_file: Path,
+    model: str | None,
+    fmt: str | None,
+    replicas: int,
+    routing: str,
+    seed: int | None,
+    load: float,
+    reuse_prefixes: bool,
+    ideal: bool,
+    as_json: bool,
+    per_request: Path | None,
+    **flags: object,
+) -> None:
+    """Replay a trace through one deployment, request by request.
+
+    Simulates the engine's scheduler with every request of the trace: queueing, chunked prefill,
+    KV blocks, preemption. Flags that are not given take the engine's defaults on that GPU. A
+    sampled trace is scaled up to the whole service first; growth and headroom are not added.
+    """
+    import json
+
+    from planner.ingest.load import load_trace
+    from planner.sim.load import scale
+    from planner.sim.record import to_dict, write_requests
+    from planner.spec.slo_file import load_slo
+
+    slo = load_slo(slo_file)
+    setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal)
+    click.echo("… reading the trace", err=True)
+    requests = load_trace(list(traces), fmt=fmt, classes=slo.classes).requests
+    chosen = slo.seed if seed is None else seed
+    factor = load / slo.sample_rate
+    if factor != 1.0:
+        click.echo(f"… scaling the traffic by {factor:g}", err=True)
+        requests = scale(requests, factor, seed=chosen)
+    done, wall_s = _replay(
+        requests, setup, slo, replicas=replicas, routing=routing, seed=chosen, reuse=reuse_prefixes
+    )
+    if per_request is not None:
+        write_requests(requests, done, per_request)
+    if as_json:
+        from dataclasses import asdict
+
+        record = {"deployment": asdict(setup.deployment), **to_dict(done, wall_s)}
+        click.echo(json.dumps(record, indent=2, sort_keys=True, allow_nan=False))
+    else:
+        click.echo("\n".join(_screen(done, setup, wall_s)))
+
+
+def _ready(model: str, gpu: str, slo: Slo, flags: dict[str, object], *, ideal: bool) -> Ready:
+    from planner.sim.setup import deployment_of, ready
+    from planner.spec import catalog
+
+    made, part = catalog.model(model), catalog.gpu(gpu)
+    engine = catalog.engine(slo.engine, slo.engine_version)
+    if flags["gpu_memory_utilization"] is None:
+        flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
+    return ready(made, part, engine, deployment_of(made, part, engine, flags), ideal=ideal)
+
+
+def _replay(
+    requests: Requests,
+    setup: Ready,
+    slo: Slo,
+    *,
+    replicas: int,
+    routing: str,
+    seed: int,
+    reuse: bool,
+) -> tuple[Replay, float]:
+    from planner.sim.jit import compiled_before
+    from planner.sim.replay import replay
+    from planner.sim.targets import edges_of
+    from planner.solve.windows import class_windows
+
+    windows = class_windows(
+        requests.arrival_s,
+        requests.class_id,
+        len(requests.class_names),
+        span_s=requests.span_s,
+        window_s=slo.evaluation_window_s,
+        min_requests=slo.min_requests_per_window,
+    )
+    if not compiled_before():
+        click.echo("… compiling the simulator (once, up to 15 s)", err=True)
+    click.echo(f"… replaying {len(requests):,} requests", err=True)
+    begun = time.perf_counter()
+    done = replay(
+        requests,
+        setup.cost,
+        setup.settings,
+        replicas=replicas,
+        routing=routing,
+        seed=seed,
+        classes=[k for k in slo.classes if k.name in requests.class_names],
+        windows=edges_of(windows, len(requests.class_names)),
+        use_cached_tokens=reuse,
+    )
+    return done, time.perf_counter() - begun
+
+
+def _screen(done: Replay, setup: Ready, wall_s: float) -> list[str]:
+    """Return the figures as lines of text."""
+    from planner.report import format as fmt
+
+    totals, d = done.totals, setup.deployment
+    fleet = f"{done.replicas} × ({d.gpus} × {d.gpu}), {done.routing} routing"
+    flags = f"max_num_batched_tokens {d.max_num_batched_tokens}, max_num_seqs {d.max_num_seqs}"
+    use = f"{fmt.percent(totals.kv_use_mean)} on average, {fmt.percent(totals.kv_use_max)} at most"
+    lines = [
+        f"{fmt.count(len(done))} requests through {fleet}",
+        f"{d.model}, {d.engine} {d.engine_version}, {flags}",
+        f"KV cache of {fmt.tokens(setup.settings.kv_tokens)} held to {use}",
+        f"{fmt.count(totals.preemptions)} preemptions; replicas busy {fmt.percent(totals.busy)}",
+        *(f"rejected {fmt.count(n)}: {why}" for why, n in done.rejection_counts().items()),
+        f"{fmt.count(totals.events)} events in {fmt.seconds(wall_s)}",
+        "",
+        f"{'class':<12}{'requests':>10}  {'':<6}{'mean':>10}{'p50':>10}{'p90':>10}{'p99':>10}",
+    ]
+    for each in done.classes():
+        lines += _class_lines(each)
+    return [*lines, "", *(_target_line(result) for result in done.targets)]
+
+
+def _class_lines(each: ClassResult) -> list[str]:
+    from planner.report import format as fmt
+
+    def line(label: str, name: str, values: Distribution) -> str:
+        cells = (values.mean, values.p50, values.p90, values.p99)
+        return f"{label:<22}  {name:<6}" + "".join(f"{fmt.seconds(x):>10}" for x in cells)
+
+    return [
+        line(f"{each.name:<12}{fmt.count(each.requests):>10}", "TTFT", each.ttft_s),
+        line("", "TPOT", each.tpot_s),
+        line("", "ITL", each.itl_s),
+        line("", "E2E", each.e2e_s),
+        line("", "queue", each.queue_s),
+    ]
+
+
+def _target_line(result: TargetResult) -> str:
+    from planner.report import format as fmt
+
+    target, worst = result.target, result.worst
+    promise = (
+        f"{result.class_name}: {fmt.metric(target.metric)} {fmt.percentile(target.percentile)}"
+        f" ≤ {fmt.seconds(target.limit_s)}"
+    )
+    if worst is None:
+        return f"{promise}: nothing to measure"
+    verdict = "holds" if result.holds else "VIOLATED"
+    found = f"{fmt.seconds(worst.value_s)} ({fmt.percent(worst.attainment, 4)} attained)"
+    if len(result.windows) > 1:
+        found += f" in the worst of {len(result.windows)} windows"
+        found += f", {fmt.seconds(result.whole_s)} over the whole trace"
+    return f"{promise}: {verdict}, {found}"

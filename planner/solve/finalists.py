@@ -1,0 +1,164 @@
+"""The cheapest configuration by replay, starting from the one the equations chose.
+
+Every member of every family whose throughput alone does not rule it out is asked one question:
+does it hold with fewer dollars than the best so far? Most say no within a fraction of a replay,
+because a probe stops when a target is lost.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.solve.candidates import Candidate
+from planner.solve.case import Case
+from planner.solve.fleet import for_load, replica_factor
+from planner.solve.search import Option, Priced, changes, optimistic_cost, option
+from planner.solve.verify import Span, Trial, carried
+from planner.spec.deployment import Deployment
+
+SLOTS = 2  # of a family's max_num_seqs, the largest are tried: fewer only lower the capacity
+MARGINS = (0.05, 0.1, 0.2, 0.35, 0.6)  # load above what is needed, to tell equal costs apart
+
+MakeTrial = Callable[[Priced, Candidate], Trial | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finalist:
+    """An option whose capacity was replayed."""
+
+    option: Option
+    trial: Trial
+
+    @property
+    def replicas_for_load(self) -> int:
+        """Replicas without spares."""
+        return (self.option.replicas or 0) - self.spare
+
+    spare: int
+
+
+def replayed_option(
+    case: Case, priced: Priced, trial: Trial, guess: float, spans: Sequence[Span]
+) -> Finalist:
+    """Return a candidate with the capacity that replay gives it."""
+    count = for_load(case.needs, guess) or 1
+    factor = carried(trial, guess, count, spans)
+    return Finalist(
+        option=option(trial.candidate, priced, factor, case.needs),
+        trial=trial,
+        spare=case.needs.spare_replicas,
+    )
+
+
+def cheapest_by_replay(
+    case: Case,
+    all_priced: Sequence[Priced],
+    first: Finalist,
+    make_trial: MakeTrial,
+    spans: Sequence[Span],
+) -> tuple[Finalist, int]:
+    """Return the cheapest finalist and the number of candidates that were probed.
+
+    Parameters
+    ----------
+    case
+        What is declared.
+    all_priced
+        Families with prices.
+    first
+        The equations' choice, replayed.
+    make_trial
+        Builds a candidate's trial, None where replay does not know it.
+    spans
+        Stretches to judge.
+    """
+    best, probed = first, 1
+    needs, by_price = case.needs, case.by_price
+    queue = sorted((optimistic_cost(p, needs, by_price), i) for i, p in enumerate(all_priced))
+    for lower, index in queue:
+        for candidate in _worth_trying(all_priced[index]):
+            if lower >= best.option.expense(by_price)[0]:
+                break
+            count = _cheaper_count(case, all_priced[index], candidate, best)
+            trial = make_trial(all_priced[index], candidate) if count >= 1 else None
+            if trial is None:
+                continue
+            probed += 1
+            load = replica_factor(needs, count) / (1.0 - needs.headroom)
+            if trial.holds(load, count, spans):
+                best = replayed_option(case, all_priced[index], trial, load, spans)
+    return best, probed
+
+
+def _worth_trying(priced: Priced) -> list[Candidate]:
+    """Return a family's members with the most slots, middling budgets first."""
+    members = priced.family.candidates
+    slots = sorted({c.deployment.max_num_seqs for c in members})[-SLOTS:]
+    some = [c for c in members if c.deployment.max_num_seqs in slots]
+    return sorted(some, key=lambda c: abs(math.log2(c.deployment.max_num_batched_tokens / 2048)))
+
+
+def _cheaper_count(case: Case, priced: Priced, candidate: Candidate, best: Finalist) -> int:
+    """Return the most replicas for load that still cost less than the best so far."""
+    expense = best.option.expense(case.by_price)[0]
+    if math.isinf(expense):
+        return max(1, for_load(case.needs, best.option.factor) or 1)
+    each = candidate.deployment.gpus
+    unit = each * (priced.usd_per_gpu_hour or 0.0) if case.by_price else float(each)
+    return math.ceil(expense / unit - 1e-9) - 1 - case.needs.spare_replicas
+
+
+def best_settings(
+    case: Case,
+    best: Finalist,
+    make_trial: MakeTrial,
+    spans: Sequence[Span],
+    defaults: Mapping[str, Deployment],
+) -> Finalist:
+    """Return, among settings of equal cost on the same GPUs, the one to recommend.
+
+    The larger margin wins, in the steps of MARGINS; then fewer changes from the engine's defaults;
+    then the smaller budget.
+    """
+    priced = best.option.priced
+    count = best.replicas_for_load
+    needed = replica_factor(case.needs, count) / (1.0 - case.needs.headroom)
+    ranked = []
+    for candidate in _neighbours(best.trial.candidate, priced):
+        trial = best.trial if candidate == best.trial.candidate else make_trial(priced, candidate)
+        if trial is None or not trial.holds(needed, count, spans):
+            continue
+        step = _margin_step(trial, needed, count, spans)
+        deployment = candidate.deployment
+        key = (
+            -step,
+            changes(deployment, defaults[deployment.gpu]),
+            deployment.max_num_batched_tokens,
+        )
+        ranked.append((key, len(ranked), trial))
+    if not ranked:
+        return best
+    chosen = min(ranked)[2]
+    guess = max(best.option.factor, needed)
+    return best if chosen is best.trial else replayed_option(case, priced, chosen, guess, spans)
+
+
+def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
+    """Return members that differ in the budget or in the slots, not in both."""
+    mine = candidate.deployment
+    return [
+        c
+        for c in priced.family.candidates
+        if c.deployment.max_num_batched_tokens == mine.max_num_batched_tokens
+        or c.deployment.max_num_seqs == mine.max_num_seqs
+    ]
+
+
+def _margin_step(trial: Trial, needed: float, count: int, spans: Sequence[Span]) -> int:
+    """Return how many of MARGINS above the needed load still hold."""
+    for step, margin in enumerate(MARGINS):
+        if not trial.holds(needed * (1.0 + margin), count, spans):
+            return step
+    return len(MARGINS)

@@ -1,0 +1,174 @@
+"""Hold a configuration against the trace by replay: same targets, windows and physics as the screen.
+
+A fleet behind a random router is replayed as some of its replicas: `Trial.replayed` lays as much of
+the traffic over itself, or thins it, as those replicas see, and routes it among them. With the
+whole fleet in the budget and no sampling, every request of the trace is replayed exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from planner.errors import InputError
+from planner.ingest.requests import Requests
+from planner.perf.step_cost import StepCost
+from planner.sim.load import scale, subset
+from planner.sim.replay import Replay, replay
+from planner.sim.settings import SchedulerSettings
+from planner.sim.targets import edges_of
+from planner.solve.candidates import Candidate
+from planner.solve.case import Case
+from planner.solve.stretch import LEAD_S
+from planner.solve.windows import Window
+from planner.spec.slo import WorkloadClass
+
+Span = tuple[float, float]
+
+PROBE_REQUESTS = 80_000  # a probe of one span: its percentiles need thousands, its tails more
+WHOLE_REQUESTS = 3_000_000  # the final replay of the whole trace
+STRIDE = 1.12  # steps in which a bracket is sought around a guess
+STRIDES = 14  # down to a fifth, up to five times
+PRECISION = 1.01  # capacities are found to one percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A configuration with the trace it is held against.
+
+    `requests` carry the cached tokens that a replica's own prefix cache serves. `correlated`
+    says how traffic above the trace's own rate is made: False from copies that burst
+    independently, True from copies that burst together. The truth lies between.
+    """
+
+    candidate: Candidate
+    requests: Requests
+    windows: tuple[Window, ...]
+    classes: tuple[WorkloadClass, ...]
+    cost: StepCost
+    settings: SchedulerSettings
+    seed: int
+    correlated: bool = False
+
+    def replayed(
+        self,
+        load: float,
+        replicas: int,
+        *,
+        span: Span | None = None,
+        budget: int = PROBE_REQUESTS,
+        stop_when_lost: bool = False,
+    ) -> Replay:
+        """Replay some or all of `replicas` replicas that each see `load` times the trace.
+
+        Parameters
+        ----------
+        load
+            Requests of one replica over requests of the trace.
+        replicas
+            Replicas of the fleet: no more than these are simulated.
+        span
+            Stretch to judge, entered with a lead-in; None judges every window of the trace.
+        budget
+            Requests to simulate at most, as long as one replica allows it.
+        stop_when_lost
+            Give up as soon as a target is lost.
+        """
+        part, judged = self.requests, self.windows
+        if span is not None:
+            part = _between(part, span[0] - LEAD_S, span[1])
+            judged = tuple(w for w in judged if w.start_s >= span[0] and w.end_s <= span[1])
+        names = {part.class_names[window.class_id] for window in judged}
+        expected = max(1.0, load * len(part))
+        simulated = max(1, min(replicas, int(budget / expected)))
+        return replay(
+            scale(part, load * simulated, seed=self.seed, correlated=self.correlated),
+            self.cost,
+            self.settings,
+            replicas=simulated,
+            seed=self.seed,
+            classes=[each for each in self.classes if each.name in names],
+            windows=edges_of(judged, len(part.class_names)),
+            stop_when_lost=stop_when_lost,
+            use_cached_tokens=bool(part.cached_tokens.any()),
+        )
+
+    def holds(self, load: float, replicas: int, spans: Sequence[Span]) -> bool:
+        """Return whether every target holds in every span."""
+        return all(
+            self.replayed(load, replicas, span=span, stop_when_lost=True).holds for span in spans
+        )
+
+
+def trial_of(
+    case: Case,
+    arrival_s: NDArray[np.float64],
+    windows: tuple[Window, ...],
+    candidate: Candidate,
+    cost: StepCost,
+    cached: float,
+) -> Trial | None:
+    """Return the trial of a candidate; None where replay does not know its engine or layout.
+
+    Parameters
+    ----------
+    case
+        Model, engine, targets and the trace.
+    arrival_s
+        Arrivals, spread where the log rounds them.
+    windows
+        Evaluation windows of every class.
+    candidate, cost
+        The configuration and its physics.
+    cached
+        Share of the reusable prefix that a replica's cache serves.
+    """
+    try:
+        settings = SchedulerSettings.of(candidate.deployment, case.engine, candidate.memory)
+    except InputError:
+        return None
+    requests = case.requests
+    held = np.floor(requests.cached_tokens * cached).astype(np.int64)
+    return Trial(
+        candidate=candidate,
+        requests=replace(requests, arrival_s=arrival_s, cached_tokens=held),
+        windows=windows,
+        classes=case.slo.classes,
+        cost=cost,
+        settings=settings,
+        seed=case.slo.seed,
+    )
+
+
+def carried(trial: Trial, guess: float, replicas: int, spans: Sequence[Span]) -> float:
+    """Return the largest load of one replica that holds in every span; 0 where none near does.
+
+    Bisection to one percent between the last load that holds and the first that fails, sought in
+    strides from `guess`. Smaller loads are parts of larger ones, so the same requests decide.
+    """
+    low = high = guess
+    rising = trial.holds(guess, replicas, spans)
+    for _ in range(STRIDES):
+        if rising:
+            low, high = high, high * STRIDE
+            if not trial.holds(high, replicas, spans):
+                break
+        else:
+            low, high = low / STRIDE, low
+            if trial.holds(low, replicas, spans):
+                break
+    else:
+        return high if rising else 0.0
+    while high / low > PRECISION:
+        middle = float(np.sqrt(low * high))
+        low, high = (middle, high) if trial.holds(middle, replicas, spans) else (low, middle)
+    return low
+
+
+def _between(requests: Requests, start_s: float, end_s: float) -> Requests:
+    """Return the requests that arrive in [start, end]."""
+    inside = (requests.arrival_s >= start_s) & (requests.arrival_s <= end_s)
+    return subset(requests, inside)

@@ -1,0 +1,115 @@
+"""`planner simulate` from the command line."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+
+from planner.cli.simulate import command
+from planner.errors import InfeasibleError, InputError
+
+SLO = """
+model: {model}
+{more}
+slo:
+  ttft_s: {{p50: 0.5, p99: 2.0}}
+  tpot_s: {{p99: 0.05}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 1500
+    pl.DataFrame(
+        {
+            "arrival_s": np.cumsum(rng.exponential(0.2, n)).round(6),
+            "input_tokens": rng.integers(10, 3000, n),
+            "output_tokens": rng.integers(2, 300, n),
+        }
+    ).write_csv(tmp_path / "trace.csv")
+
+    def call(*arguments, model="meta-llama/Llama-3.1-8B-Instruct", more=""):
+        slo = tmp_path / "slo.yaml"
+        slo.write_text(SLO.format(model=model, more=more))
+        words = ["--trace", str(tmp_path / "trace.csv"), "--gpu", "h100", "--slo", str(slo)]
+        return CliRunner().invoke(command, [*words, *map(str, arguments)], catch_exceptions=False)
+
+    return call
+
+
+def test_json_holds_the_replay_and_every_class(run):
+    result = run("--json", "--replicas", 2)
+    assert result.exit_code == 0
+    data = json.loads(result.stdout)
+    replay = data["replay"]
+    assert {"requests", "events", "wall_s", "requests_per_s", "preemptions", "rejected"} <= set(
+        replay
+    )
+    assert replay["requests"] == 1500
+    assert replay["requests_per_s"] == pytest.approx(1500 / replay["wall_s"])
+    (only,) = data["classes"]
+    assert only["requests"] == only["ttft_s"]["count"] == 1500
+    assert 0 < only["ttft_s"]["p50"] <= only["ttft_s"]["p90"] <= only["ttft_s"]["p99"]
+    assert [t["metric"] for t in data["targets"]] == ["ttft_s", "ttft_s", "tpot_s"]
+    assert all(t["holds"] for t in data["targets"])
+    assert data["deployment"]["max_num_batched_tokens"] == 8192
+    assert "replaying 1,500 requests" in result.stderr
+
+
+def test_the_same_command_gives_the_same_figures(run):
+    def figures(*arguments):
+        data = json.loads(run("--json", *arguments).stdout)
+        del data["replay"]["wall_s"], data["replay"]["requests_per_s"]
+        return data
+
+    assert figures("--replicas", 3) == figures("--replicas", 3)
+    assert figures("--replicas", 3) != figures("--replicas", 3, "--seed", 7)
+
+
+def test_a_smaller_budget_is_what_was_simulated(run):
+    data = json.loads(run("--json", "--max-num-batched-tokens", 512, "--max-num-seqs", 64).stdout)
+    assert data["deployment"]["max_num_batched_tokens"] == 512
+    assert data["deployment"]["max_num_seqs"] == 64
+    default = json.loads(run("--json").stdout)
+    # Prompts of up to 3,000 tokens in chunks of 512 hold decodes up for less at a time.
+    assert data["classes"][0]["itl_s"]["max"] < default["classes"][0]["itl_s"]["max"]
+
+
+def test_a_sampled_trace_is_scaled_up(run):
+    whole = run("--json", more="sample_rate: 0.5")
+    assert json.loads(whole.stdout)["replay"]["requests"] == pytest.approx(3000, abs=120)
+    assert "scaling the traffic by 2" in whole.stderr
+    half = run("--json", "--load", 0.5)
+    assert json.loads(half.stdout)["replay"]["requests"] == pytest.approx(750, abs=120)
+
+
+def test_every_request_as_parquet(run, tmp_path):
+    file = tmp_path / "requests.parquet"
+    assert run("--per-request", file).exit_code == 0
+    table = pl.read_parquet(file)
+    assert len(table) == 1500
+    assert (table["e2e_s"] >= table["ttft_s"]).all()
+    assert (table["ttft_s"] > table["queue_s"]).all()
+    assert table.columns[:4] == ["arrival_s", "class", "input_tokens", "output_tokens"]
+    with pytest.raises(InputError, match="cannot write"):
+        run("--per-request", tmp_path / "absent" / "requests.parquet")
+
+
+def test_the_screen_names_targets_and_verdicts(run):
+    text = run().stdout
+    assert "1,500 requests through 1 × (1 × h100-sxm), random routing" in text
+    assert text.count("holds, ") == 3
+    tight = run("--max-num-batched-tokens", 256, "--max-num-seqs", 8, "--load", 6).stdout
+    assert "VIOLATED" in tight
+
+
+def test_what_does_not_fit_or_cannot_be_replayed_is_refused(run):
+    with pytest.raises(InfeasibleError, match="does not fit"):
+        run(model="meta-llama/Llama-3.1-70B-Instruct")
+    with pytest.raises(InputError, match="schedules by the policy sglang"):
+        run(more="engine: {name: sglang}")
