@@ -185,9 +185,21 @@ def generic_section(measured: Sequence[Data], section: str) -> Data:
     """Return the geometric mean of one section over the GPUs that measured each dtype."""
     dtypes = sorted({dtype for data in measured for dtype in data[section]})
     return {
-        dtype: _mean([d[section][dtype] for d in measured if dtype in d[section]])
+        dtype: _mean(_alike([d for d in measured if dtype in d[section]], section, dtype))
         for dtype in dtypes
     }
+
+
+def _alike(measured: Sequence[Data], section: str, dtype: str) -> list[Data]:
+    """Return the entries of one dtype that ran the same kind of kernel.
+
+    4-bit experts are weight-only where there are no fp4 units and something else where there are;
+    the mean of both would be neither.
+    """
+    if section == "moe" and dtype in ("int4", "mxfp4"):
+        plain = [d for d in measured if "nvfp4" not in d["moe"]]
+        measured = plain or measured
+    return [d[section][dtype] for d in measured]
 
 
 def _mean(entries: Sequence[Mapping[str, Any]]) -> Data:

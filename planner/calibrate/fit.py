@@ -24,8 +24,8 @@ from planner.calibrate.hosts import (
     rewrite_host,
     steady_samples,
 )
-from planner.calibrate.measured import is_main
-from planner.calibrate.points import Row, Unsupported, point, read_points
+from planner.calibrate.measured import Row, is_main
+from planner.calibrate.points import Unsupported, point, read_points
 from planner.calibrate.validate import Prediction, predictions, tpot_errors
 from planner.calibrate.yaml_text import dump
 from planner.perf.calibrations import assemble
@@ -61,12 +61,12 @@ NOTES = [
 ]
 L40S_NOTE = "all-reduce at 4 and 8 GPUs is one PCIe host without working peer-to-peer: a worst case"
 BAND_QUANTILE = 0.8  # of the absolute errors: four in five points lie within the band
-ENOUGH_ROWS = 30  # below, a GPU takes the band of all measured GPUs
+ENOUGH_ROWS = 30  # below, a family takes its GPU's band, a GPU that of all measured GPUs
 # Engine profile -> its samples; the 0.11 series has a steady-state series of its own.
 HOST_SOURCE = {
     "vllm-0.33": "fit on {rows} public closed-loop points of vLLM 0.10 to 0.19, {errors}",
     "vllm-0.11": "fit on {rows} public steady-state points of vLLM 0.11.1 on H100, {errors}; "
-    "prefill: the fit over all vLLM versions",
+    "prefill and frontend: the fit over all vLLM versions",
     "sglang-0.5.23": "fit on {rows} public closed-loop points of SGLang 0.5, {errors}",
 }
 
@@ -86,6 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             errors = (
                 f"median error {host.median_error:.1%}, {host.median_error_left_out:.1%} unseen"
             )
+            if np.isfinite(host.ttft_median_error):
+                errors += (
+                    f"; TTFT {host.ttft_median_error:.1%}, "
+                    f"{host.ttft_median_error_left_out:.1%} unseen"
+                )
             source = HOST_SOURCE[name].format(rows=host.rows, errors=errors)
             rewrite_host(options.engines / f"{name}.yaml", host, source, DATE)
             sys.stdout.write(f"{name:<14} {host}\n")
@@ -110,7 +115,12 @@ def hosts(rows: Sequence[Row]) -> dict[str, Host]:
     older = fit_host(steady_samples(rows))
     return {
         "vllm-0.33": current,
-        "vllm-0.11": replace(older, prefill_layer_s=current.prefill_layer_s),
+        "vllm-0.11": replace(
+            older,
+            prefill_layer_s=current.prefill_layer_s,
+            frontend_s=current.frontend_s,
+            client_s=current.client_s,
+        ),
         "sglang-0.5.23": fit_host(closed_loop_samples(rows, "sglang")),
     }
 
@@ -168,6 +178,7 @@ def set_bands(written: dict[str, dict[str, Any]], rows: Sequence[Row]) -> None:
     everyone = _band(on_tables)
     for name, data in written.items():
         members = [item for item in on_tables if item.point.gpu.calibration == name]
+        data["bands"] = _family_bands(members)
         enough = len(tpot_errors(members)) >= ENOUGH_ROWS
         if data["evidence"] == "measured_operators":
             data["band"] = _band(members) if enough else everyone
@@ -180,11 +191,25 @@ def set_bands(written: dict[str, dict[str, Any]], rows: Sequence[Row]) -> None:
     native = [item for item in blind if item.point.gpu.vendor == "nvidia"]
     foreign = [item for item in blind if item.point.gpu.vendor != "nvidia"]
     written["generic"]["band"] = _band(native)
+    written["generic"]["bands"] = _family_bands(native)
     written["generic"]["band_other_vendor"] = _band(foreign)
     written["generic"]["band_source"] = (
         f"80 % of {len(tpot_errors(native))} measured TPOT predicted with the generic set; "
         f"{len(tpot_errors(foreign))} on GPUs of other vendors"
     )
+
+
+def _family_bands(found: Sequence[Prediction]) -> dict[str, float]:
+    """Return the band of every family with enough points: engine, dense or MoE."""
+    families: dict[str, list[Prediction]] = {}
+    for item in found:
+        kind = "moe" if item.point.model.moe else "dense"
+        families.setdefault(f"{item.point.engine.id}/{kind}", []).append(item)
+    return {
+        name: _band(members)
+        for name, members in sorted(families.items())
+        if len(tpot_errors(members)) >= ENOUGH_ROWS
+    }
 
 
 def _band(found: Sequence[Prediction]) -> float:

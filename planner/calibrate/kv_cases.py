@@ -33,7 +33,9 @@ FORMATS = (
     (r"bf16|fp16|float16|half", "bf16"),
 )
 # Names that stand for another checkpoint than the catalogue's, or for a model plus a draft one.
-NOT_PLAIN = re.compile(r"EAGLE|DFlash|MTP|draft|\bVL\b|Vision|~|unnamed|class|family", re.IGNORECASE)
+NOT_PLAIN = re.compile(
+    r"EAGLE|DFlash|MTP|draft|\bVL\b|Vision|~|unnamed|class|family", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +214,9 @@ def _version(row: Row) -> tuple[int, ...]:
 
 
 def _weight_dtype(row: Row, model: Model) -> str:
-    stated = f"{text(row, 'weight_dtype')} {text(row, 'model') if not text(row, 'weight_dtype') else ''}"
+    stated = (
+        f"{text(row, 'weight_dtype')} {text(row, 'model') if not text(row, 'weight_dtype') else ''}"
+    )
     for pattern, ours in FORMATS:
         if re.search(pattern, stated, re.IGNORECASE):
             if ours == "fp8" and not PER_TENSOR_FP8.search(text(row, "model")):
@@ -288,10 +292,8 @@ def _errors(values: Sequence[float]) -> dict[str, float | int | None]:
 
 def lines(results: Sequence[KvResult]) -> list[str]:
     """Return one line a row: logged and predicted figures, and what an engine would say."""
-    found = [
-        f"{'case':<7} {'grade':<12} {'KV GiB':>8} {'pred':>8} {'KV tokens':>11} {'pred':>11} "
-        f"{'weights':>8} {'pred':>8}  outcome"
-    ]
+    head = f"{'case':<7} {'grade':<12} {'KV GiB':>8} {'pred':>8} {'KV tokens':>11} {'pred':>11} "
+    found = [head + f"{'weights':>8} {'pred':>8}  outcome"]
     for r in results:
         verdict = r.unscored
         if not r.unscored and r.predicted_start is not None:

@@ -50,7 +50,7 @@ def _column(rows: Sequence[Row], name: str) -> Floats:
 
 
 def _measured(rows: Sequence[Row]) -> dict[str, Floats]:
-    """Times from when the engine's queue took the request: clients' own delay is not its."""
+    """Return times since the engine's queue took each request: a client's delay is not its."""
     came = np.maximum(_column(rows, "arrival_s"), _column(rows, "queued_s"))
     first, last = _column(rows, "first_s"), _column(rows, "last_s")
     gaps = np.maximum(_column(rows, "output") - 1.0, 1.0)
@@ -71,9 +71,7 @@ def _predicted(run: Row, rows: Sequence[Row]) -> dict[str, Floats]:
     }
     item = point(stated)
     deployment = replace(item.deployment, max_model_len=int((prompts + outputs).max()) + 1)
-    cost = compile_step_cost(
-        item.model, item.gpu, item.engine, calibration(item.gpu), deployment
-    )
+    cost = compile_step_cost(item.model, item.gpu, item.engine, calibration(item.gpu), deployment)
     budget = memory_budget(item.model, item.gpu, item.engine, deployment)
     settings = SchedulerSettings.of(deployment, item.engine, budget)
     came = np.maximum(_column(rows, "arrival_s"), _column(rows, "queued_s"))
@@ -127,10 +125,8 @@ def _errors(known: Floats, predicted: Floats) -> dict[str, Any]:
 
 def report(results: Sequence[RunResult]) -> str:
     """Return the summary as aligned text, milliseconds."""
-    lines = [
-        f"{'run':<42} {'metric':<7} {'n':>4} {'medAPE%':>8} {'p90APE%':>8} {'bias%':>7}"
-        "   mean, p50, p90, p99: measured -> predicted, ms"
-    ]
+    head = f"{'run':<42} {'metric':<7} {'n':>4} {'medAPE%':>8} {'p90APE%':>8} {'bias%':>7}"
+    lines = [head + "   mean, p50, p90, p99: measured -> predicted, ms"]
     for entry in summary(results):
         if "n" not in entry:
             lines.append(f"{entry['run']:<42} {entry['metric']:<7} {entry['status']}")

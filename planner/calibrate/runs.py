@@ -88,7 +88,7 @@ def _closed(row: Row, efficiencies: Efficiencies) -> Predicted:
 
 
 def _finite(row: Row, item: Point, cost: StepCost, resident: float, loop: ClosedLoop) -> FiniteRun:
-    """The row's whole run: its requests over its ranks, the tail included."""
+    """Return the row's whole run: its requests over its ranks, the tail included."""
     ranks = item.deployment.data_parallel_size
     count = int(min(number(row, "n_requests") or 0.0, MOST_REQUESTS))
     lengths = relative_lengths(row, max(1, round(count / ranks))) * item.load.output_tokens
@@ -107,7 +107,7 @@ def _finite(row: Row, item: Point, cost: StepCost, resident: float, loop: Closed
 
 
 def _steady(row: Row, efficiencies: Efficiencies) -> Predicted:
-    """A steady state at a known mean batch."""
+    """Predict a steady state at a known mean batch."""
     stated: Mapping[str, str] = {
         **row,
         "concurrency": text(row, "avg_running_batch"),
@@ -137,7 +137,7 @@ def _static(row: Row, efficiencies: Efficiencies) -> Predicted:
 
 
 def _replayed(row: Row, efficiencies: Efficiencies) -> Predicted:
-    """A burst or an open loop: every request through the scheduler."""
+    """Predict a burst or an open loop: every request through the scheduler."""
     count = int(number(row, "n_requests") or 0.0)
     rate = number(row, "req_rate")
     opens = dataset(row) == "openloop"
@@ -155,7 +155,7 @@ def _replayed(row: Row, efficiencies: Efficiencies) -> Predicted:
 
 
 def _drained(row: Row, item: Point, cost: StepCost) -> Predicted:
-    """A burst of an engine that the replay does not know: as many at a time as KV holds."""
+    """Predict a burst of an engine the replay does not know: as many at a time as KV holds."""
     resident, load = _resident(item), item.load
     context = load.prompt_tokens + load.output_tokens / 2.0
     ranks = item.deployment.data_parallel_size

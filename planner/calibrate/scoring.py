@@ -1,4 +1,4 @@
-"""Errors of predictions by set, metric and any column of the points; what was not scored and why."""
+"""Errors of predictions by set, metric and column of the points; what was not scored, and why."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def score(found: Sequence[Scored], by: Sequence[str] = ()) -> list[Line]:
     eligible: Counter[tuple[str, tuple[str, ...]]] = Counter()
     for item in found:
         group = (dataset(item.row), *(column(item.row, name) for name in by))
-        for metric, value, predicted in _pairs(item):
+        for metric, value, predicted in comparisons(item):
             eligible[metric, group] += 1
             if predicted is not None and predicted > 0:
                 errors.setdefault((metric, group), []).append(predicted / value - 1.0)
@@ -73,7 +73,7 @@ def column(row: Row, name: str) -> str:
     return family(text(row, "model")) if name == "family" else text(row, name)
 
 
-def _pairs(item: Scored) -> Iterable[tuple[str, float, float | None]]:
+def comparisons(item: Scored) -> Iterable[tuple[str, float, float | None]]:
     """Yield every comparable metric of a row: its value and the prediction, in the file's units."""
     predicted = item.predicted
     ttft = None if predicted.ttft_s is None else 1e3 * predicted.ttft_s
@@ -210,4 +210,3 @@ def write_predictions(found: Iterable[Scored], path: Path) -> None:
 
 def _cell(value: float | None, scale: float) -> str:
     return "" if value is None or not np.isfinite(value) else f"{scale * value:.4f}"
-

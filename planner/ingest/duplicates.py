@@ -20,8 +20,11 @@ def without_duplicates(
     t = table.arrays["t"][order]
     tie = t[1:] == t[:-1]
     near = np.flatnonzero(np.append(tie, False) | np.insert(tie, 0, False))
-    _, first = np.unique(table.arrays["fingerprint"][order[near]], return_index=True)
-    repeated = np.delete(near, first)
+    _, first, group = np.unique(
+        table.arrays["fingerprint"][order[near]], return_index=True, return_inverse=True
+    )
+    again = first[group] != np.arange(len(near))
+    repeated = near[again]
     if not len(repeated):
         return order, []
     ids = table.arrays.get("request_id")
@@ -31,12 +34,22 @@ def without_duplicates(
     if named or (2 * ties < len(t) and len(repeated) > BEYOND_CHANCE * by_chance):
         reject[order[repeated]] = reasons.DUPLICATE
         return np.delete(order, repeated), []
+    # Coarse timestamps tie within a file; between files only a copy repeats so much.
+    file = np.searchsorted(table.file_start, order[near], side="right")
+    copied = near[again & (file != file[first[group]])]
+    if len(copied) <= BEYOND_CHANCE * by_chance:
+        copied = copied[:0]
+    reject[order[copied]] = reasons.DUPLICATE
+    doubtful = order[np.setdiff1d(repeated, copied)]
+    order = np.delete(order, copied)
+    if not len(doubtful):
+        return order, []
     effect = (
         f"equal to an earlier row in every column read: kept, because {ties:,} rows share their "
         f"arrival time with another and about {by_chance:,.1f} of them would be equal by chance; "
         "a request_id column would settle it"
     )
-    return order, [Mark(name="possible_duplicate", effect=effect, rows=order[repeated])]
+    return order, [Mark(name="possible_duplicate", effect=effect, rows=doubtful)]
 
 
 def _equal_share(table: Table, order: Rows) -> float:

@@ -42,10 +42,13 @@ def calibration(gpu: Gpu, ideal: bool = False) -> Calibration:
 
 def assemble(gpu: Gpu, own: Calibration, generic: Calibration) -> Calibration:
     """Return `own` for a GPU, completed from the generic set; the band says what it rests on."""
+    inherited = dict(generic.moe)
+    if "fp4" in gpu.peak_flops_per_s and "nvfp4" in inherited:
+        inherited["mxfp4"] = inherited["nvfp4"]  # native units: the generic one is weight-only
     complete = replace(
         own,
         gemm={**generic.gemm, **own.gemm},
-        moe={**generic.moe, **own.moe},
+        moe={**inherited, **own.moe},
         attention={**generic.attention, **own.attention},
         all_reduce={**ring_all_reduce(gpu, generic.ring), **own.all_reduce},
     )
@@ -92,6 +95,7 @@ def other_vendor(generic: Calibration, differs: OtherVendor) -> Calibration:
             for key, fit in generic.all_reduce.items()
         },
         band=generic.band_other_vendor,
+        bands={},
     )
 
 

@@ -21,29 +21,9 @@ class Load:
     output_tokens: float
     concurrency: float  # per data-parallel rank
     opening_burst: float = 0.0  # concurrency / requests of the run: they all arrive at once
-    bunching: float = 1.0  # arrival rate that a request sees over the mean one, see `bunching`
+    ranks: int = 1  # data-parallel ranks behind one frontend
+    in_step: bool = False  # whether they step together (experts shared between them)
     poll_steps: float = 1.0  # steps between looks at the inbox (SGLang's scheduler-recv-interval)
-
-
-def bunching(relative_spread: float, rounds: float) -> float:
-    """Return the arrival rate that a request meets over the mean rate of the whole run.
-
-    All clients start together and their requests are nearly equally long, so they return in waves:
-    after k rounds the ends are spread by σ·√k cycles and a request meets the density
-    1/(2·√π·σ·√k), at least 1. The mean over the rounds that follow the first.
-
-    Source: ∫f² of a normal density; σ is the standard deviation of a request's length over its
-    mean.
-
-    >>> round(bunching(0.064, 10), 2), bunching(0.577, 10)
-    (2.45, 1.0)
-    """
-    later = max(1, round(rounds) - 1)
-    densities = [
-        max(1.0, 1.0 / (2.0 * math.sqrt(math.pi * k) * max(relative_spread, 1e-3)))
-        for k in range(1, later + 1)
-    ]
-    return sum(densities) / later
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +51,9 @@ class ClosedLoop:
 def steady_state(load: Load, budget: float, resident_limit: float, mixes: bool) -> SteadyState:
     """Return the steady state in step counts.
 
+    Data-parallel ranks of a MoE model step together, so a prompt on any of them makes a step that
+    carries prefill for all: λ in q counts every rank's.
+
     λ = D/(O − 1) requests start per decode step; a share q = max(1 − e^−λ, λI/room) of the steps
     carries prefill of p = λI/q tokens; a request waits for w steps before its chunks, so
     D = c(O − 1)/(O − 1 + n + w), at most what the KV cache and the budget allow.
@@ -96,7 +79,8 @@ def steady_state(load: Load, budget: float, resident_limit: float, mixes: bool) 
         running = 0.5 * (running + target)
     arrivals = running / decodes_each
     room = max(budget - running, 0.1 * budget) if mixes else budget
-    share = max(1.0 - math.exp(-arrivals), min(1.0, arrivals * prompt / room))
+    starts = arrivals * (load.ranks if load.in_step else 1)
+    share = max(1.0 - math.exp(-starts), min(1.0, arrivals * prompt / room))
     return SteadyState(
         decode_seqs=running,
         mixed_share=share,
@@ -184,20 +168,18 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
 
     Half a step until the current one ends (a long step is met more often: E[τ²]/2E[τ]), another
     one when asynchronous scheduling has it queued already, half an interval of polls, the prompt's
-    own steps beside the decodes and the λ prompts that start with it, and the opening burst: φ·c/2
-    prompts of it are served first on average.
+    own steps beside the decodes and the λ prompts that start with it, the opening burst (φ·c/2
+    prompts of it are served first on average), and the frontend: a request's own work in it and
+    that of the other clients, whose requests and tokens pass through the same process.
     """
     budget = float(cost.max_num_batched_tokens)
     packed = max(1.0, math.floor(budget / load.prompt_tokens))
     beside = state.decode_seqs if mixes else 0.0
-    seen = state.arrivals_per_step * load.bunching
-    together = load.prompt_tokens * (1.0 + seen)
-    room = max(budget - beside, 1.0)
-    chunk = min(together, room)
+    together = load.prompt_tokens * (1.0 + state.arrivals_per_step)
+    chunk = min(together, max(budget - beside, 1.0))
     own = _step(cost, load, beside, chunk) * max(1.0, load.prompt_tokens / chunk)
     short, long = _step(cost, load, state.decode_seqs, 0.0), own
-    share = min(1.0, max(1.0 - math.exp(-seen), seen * load.prompt_tokens / room))
-    tpot = max(tpot, (1.0 - share) * short + share * long) if mixes else tpot
+    share = state.mixed_share
     square = (1.0 - share) * short**2 + share * long**2
     residual = square / (2.0 * ((1.0 - share) * short + share * long))
     further = (1.0 if cost.async_scheduling else 0.0) + (load.poll_steps - 1.0) / 2.0
@@ -205,4 +187,5 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
     # to everyone's wait instead of replacing a share (measured TTFT grows by 0.05·c prefills).
     queued = _prefill_s_per_request(cost, load, packed)
     burst = load.opening_burst * load.concurrency / 2.0 * queued
-    return own + residual + further * tpot + burst + cost.frontend_s
+    frontend = cost.frontend_s + cost.frontend_client_s * load.ranks * load.concurrency
+    return own + residual + further * tpot + burst + frontend

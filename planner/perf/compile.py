@@ -26,9 +26,6 @@ from planner.spec.model import Model
 
 FloatArray = NDArray[np.float64]
 
-# HTTP, tokenizer and the hops between processes around the engine loop, per request, by scheduler:
-# what closed loops' TTFT keeps after everything else (own fit on public points).
-FRONTEND_S = {"vllm_v1": 0.010, "sglang": 0.120}
 MANY_KERNELS = 2.5
 SEND_FIXED_S = 15e-6  # NCCL point-to-point start-up (own figure, NCCL's usual 10 to 20 µs)
 
@@ -83,8 +80,9 @@ def compile_step_cost(
         slowest_stage_share=math.ceil(model.num_layers / stages) / model.num_layers,
         send_s_per_token=2.0 * model.hidden_size / link_bytes_per_s(gpu, deployment.gpus),
         send_fixed_s=SEND_FIXED_S if stages > 1 else 0.0,
-        frontend_s=FRONTEND_S.get(engine.policy, 0.0),
-        band=calibration.band,
+        frontend_s=engine.frontend_s,
+        frontend_client_s=engine.frontend_client_s,
+        band=calibration.family_band(engine.id, model.moe is not None),
     )
 
 

@@ -51,7 +51,7 @@ def finite_run(
     >>> round(run.duration_s, 6), round(run.tpot_s, 6)
     (3.0, 0.1)
     """
-    gaps = np.maximum(output_tokens - 1.0, 1.0)
+    gaps = np.maximum(output_tokens - 1.0, 1.0).tolist()
     busy = _table(busy_step_s, clients)
     tail = _table(tail_step_s, clients)
     now = steps = total = 0.0
@@ -66,7 +66,7 @@ def finite_run(
         step = (busy if sent < len(gaps) else tail)[len(running) + 1]
         now += (end - steps) * step
         steps = end
-        total += max(now - start - ttft_s, 0.0) / float(gaps[index])
+        total += max(now - start - ttft_s, 0.0) / gaps[index]
     return FiniteRun(duration_s=now, tpot_s=total / len(gaps))
 
 

@@ -75,6 +75,7 @@ class StepCost:
     send_s_per_token: float = 0.0  # activation transfer at each of the stages − 1 boundaries
     send_fixed_s: float = 0.0
     frontend_s: float = 0.0  # per request outside the engine loop: adds to TTFT, to no step
+    frontend_client_s: float = 0.0  # the same per request in flight, of all ranks together
     band: float = 0.0  # relative error band of a step time (from the calibration)
 
 

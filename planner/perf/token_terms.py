@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,7 +81,9 @@ def _experts_s(case: Case, tokens: FloatArray) -> FloatArray:
     routed = mean * op.expert_imbalance(mean, ep)
     distinct = op.distinct_experts(moe.num_experts, moe.experts_per_token, everyone, fit.skew)
     # The rank with the most touched experts finishes last.
-    touched = np.minimum(distinct / ep * op.expert_imbalance(distinct / ep, ep), moe.num_experts / ep)
+    touched = np.minimum(
+        distinct / ep * op.expert_imbalance(distinct / ep, ep), moe.num_experts / ep
+    )
     weights = case.model.mlp_matrices * case.model.hidden_size * width
     per_routed = 2.0 * case.model.hidden_size * maths.activation_bytes + 6.0 * width
     return np.asarray(
@@ -109,10 +112,14 @@ def _collectives_s(case: Case, tokens: FloatArray) -> FloatArray:
     if tp > 1 and _normalises_across_heads(model):
         total = total + model.num_layers * _all_reduce_s(case, tokens * 8.0, tp)
     if dp > 1 and model.moe:
-        # Experts see every rank's tokens: gathered before, reduced and scattered after, together
-        # the two halves of one all-reduce of the whole batch.
-        message = tokens * dp * model.hidden_size * 2.0
-        total = total + model.moe.layers * _all_reduce_s(case, message, tp * dp)
+        # Experts see every rank's tokens: gathered before, reduced and scattered after. Each is
+        # half an all-reduce of the whole batch, with the start-up of a ring.
+        fit = _all_reduce_fit(case, tp * dp)
+        moved = tokens * dp * model.hidden_size * 2.0 / 2.0
+        start = fit.large_latency_s if math.isfinite(fit.large_latency_s) else fit.latency_s
+        bandwidth = min(fit.large_bandwidth_bytes_per_s, 1e30)
+        slow = moved / (bandwidth if bandwidth < 1e30 else fit.bandwidth_bytes_per_s)
+        total = total + 2.0 * model.moe.layers * (start + slow)
     return np.asarray(total)
 
 

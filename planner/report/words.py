@@ -29,6 +29,7 @@ REASONS: Mapping[str, str] = {
     "overloads": "overloads in the surge",
     "does_not_fit": "does not fit in memory",
     "engine_default": "engine defaults",
+    "costs_more_or_violates": "cost more or miss a target",
     "not_allowed": "not allowed by slo.yaml",
     "smaller_margin": "same cost, smaller margin",
 }
@@ -36,14 +37,16 @@ STAGES: Mapping[str, str] = {
     "enumerated": "enumerated",
     "fits_memory": "fit in memory",
     "stable": "carry the load",
-    "meets_targets": "meet every target",
+    "meets_targets": "meet every target by the equations",
+    "replayed": "asked by replay",
 }
 FIELDS: Mapping[str, str] = {
     "output_tokens": "output length",
     "input_tokens": "prompt length",
     "prompt_tokens": "prompt length",
     "step_time": "step time",
-    "replicas_from_step_time": "replica count, from step time",
+    "draw": "which requests meet on a replica",
+    "bursts_of_the_sample": "bursts of the sample taken as the service's",
     "growth": "growth",
     "load": "load",
     "headroom": "headroom",

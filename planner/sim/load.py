@@ -48,7 +48,12 @@ def _keys(requests: Requests) -> Ints:
 
 
 def scale(
-    requests: Requests, factor: float, *, seed: int = 42, correlated: bool = False
+    requests: Requests,
+    factor: float,
+    *,
+    seed: int = 42,
+    correlated: bool = False,
+    spread_s: float = INDEPENDENT_S,
 ) -> Requests:
     """Return `factor` times the traffic: thinned below 1, copies laid over each other above.
 
@@ -61,13 +66,15 @@ def scale(
     seed
         Which thinning and which displacements.
     correlated
-        How copies burst. False displaces every session by up to ± 5 minutes: bursts of users who
-        have nothing to do with each other average out. True keeps copies together: bursts grow
-        with the load. The truth lies between.
+        How copies burst. False displaces every session by up to half of `spread_s` either way:
+        bursts of users who have nothing to do with each other average out. True keeps copies
+        together: bursts grow with the load. The truth lies between.
+    spread_s
+        Shortest time over which the trace's rate is the service's own and not the luck of a draw.
     """
     if factor <= 1.0:
         return thin(requests, factor, seed=seed)
-    width = CORRELATED_S if correlated else INDEPENDENT_S
+    width = CORRELATED_S if correlated else spread_s
     whole = math.ceil(factor) - 1
     rest = factor - whole
     parts = [requests, *(_moved(requests, copy, width, seed) for copy in range(1, whole))]

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
 from planner.sim import run
+from planner.sim.blocks import NO_PREFIXES, has_ids, prefixes
 from planner.sim.kernel import world
 from planner.sim.metrics import (
     Distribution,
@@ -72,6 +73,7 @@ class Totals:
     steps: int
     preemptions: int
     recomputed_tokens: int  # computed once, lost to preemption
+    hit_tokens: int  # prompt tokens found in the prefix cache when first scheduled
     kv_use_mean: float  # share of KV blocks held while a replica is busy
     kv_use_max: float
     busy: float  # share of the span in which a replica runs steps
@@ -183,7 +185,8 @@ def replay(
         Resolution of `series`.
     use_cached_tokens
         Take each request's `cached_tokens` as found in the prefix cache (whole blocks; nothing is
-        ever evicted, every request holds its own copy); otherwise nothing is reused.
+        ever evicted, every request holds its own copy). Otherwise the trace's block ids go through
+        each replica's prefix cache, if the settings enable it and the trace has ids.
     debug
         Check the conservation laws after every event.
     """
@@ -203,9 +206,13 @@ def replay(
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
         runner = run.run_least_loaded if routing == "least_loaded" else run.run_independent
-        states = runner(rows, owner, settings, cost, measures, replicas=replicas, debug=debug)
+        exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
+        shared = prefixes(requests, served, settings) if exact else NO_PREFIXES
+        states = runner(
+            rows, owner, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
+        )
         lost = bool(states.lost.any())
-    times = _times(requests, served, rows)
+    times = _times(requests, served, rows, cost.frontend_s)
     targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
     return Replay(
         class_names=requests.class_names,
@@ -287,16 +294,20 @@ def _times(
     requests: Requests,
     served: NDArray[np.int64],
     rows: Any,  # noqa: ANN401 - records
+    frontend_s: float,
 ) -> dict[int, Floats]:
-    """Return TTFT, TPOT and E2E of every request of the trace, infinite for the rejected."""
+    """Return TTFT, TPOT and E2E of every request of the trace, infinite for the rejected.
+
+    What a request spends outside the engine's loop (`frontend_s`) counts in TTFT and E2E.
+    """
     n = len(requests)
     gaps = rows.output_tokens - 1
     with np.errstate(invalid="ignore"):
         tpot = (rows.finish_s - rows.first_token_s) / gaps
     found = {
-        world.TTFT: _spread(rows.first_token_s - rows.arrival_s, served, n, np.inf),
+        world.TTFT: _spread(rows.first_token_s - rows.arrival_s + frontend_s, served, n, np.inf),
         world.TPOT: _spread(tpot, served, n, np.inf),
-        world.E2E: _spread(rows.finish_s - rows.arrival_s, served, n, np.inf),
+        world.E2E: _spread(rows.finish_s - rows.arrival_s + frontend_s, served, n, np.inf),
     }
     found[world.TPOT][requests.output_tokens <= 1] = np.nan
     return found
@@ -330,6 +341,7 @@ def _totals(
         steps=int(measures.bins.steps.sum()),
         preemptions=int(states.preempted.sum()),
         recomputed_tokens=int(states.recomputed_tokens.sum()),
+        hit_tokens=int(states.hit_tokens.sum()),
         kv_use_mean=held / (busy * settings.num_blocks) if busy > 0.0 else 0.0,
         kv_use_max=int(states.max_used_blocks.max(initial=0)) / settings.num_blocks,
         busy=busy / there,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf.step_cost import StepCost
+from planner.sim.blocks import NO_PREFIXES, Prefixes
 from planner.sim.kernel import fleet, vllm_v1, world
 from planner.sim.kernel.debug import FAULTS
 from planner.sim.kernel.fleet import Fleet
@@ -72,10 +73,12 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.pair_s = cost.pair_s[full].sum()
     for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s"):
         st[name] = getattr(cost, name)
-    for name in ("host_step_s", "host_seq_s", "host_prefill_s"):
+    for name in ("host_step_s", "host_seq_s", "host_prefill_s", "frontend_s"):
         st[name] = getattr(cost, name)
     st.now = st.visible = st.resume = st.bin_end = -np.inf
     st.bin = st.head = st.front = st.back = st.partial = -1
+    st.blank_blocks = settings.num_blocks
+    st.lru_front = st.lru_back = st.spare_node = st.hit_version = -1
     return st
 
 
@@ -116,6 +119,7 @@ def new_fleet(
     *,
     replicas: int,
     debug: bool,
+    shared: Prefixes = NO_PREFIXES,
 ) -> Fleet:
     """Return idle replicas over `requests`."""
     n = settings.max_num_seqs
@@ -124,6 +128,8 @@ def new_fleet(
     groups = group_table(cost, replicas)
     states = idle_states(settings, cost, replicas)
     states.debug = debug
+    states.caching = caching = len(shared.rows) > 0
+    states.trace_block, states.unit_blocks = shared.trace_block, shared.unit_blocks
     states.itl_targets = np.count_nonzero(measures.targets.metric == world.ITL)
     # Preempted requests leave stale entries in a heap; a full one is compacted.
     room = 4 * n + 64
@@ -137,6 +143,11 @@ def new_fleet(
         classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
         heap=np.zeros((replicas, room), np.int64),
         cross_heap=np.zeros((replicas, room * max(groups.shape[1], 1)), np.int64),
+        prefix=shared.rows,
+        ids=shared.ids,
+        nodes=records((replicas, settings.num_blocks + 1 if caching else 0), world.NODE),
+        first_node=np.full((replicas, shared.keys), -1, np.int32),
+        held=np.zeros((replicas, n, shared.longest), np.int32),
         bins=measures.bins,
         bin_window=measures.bin_window,
         gaps=measures.gaps,
@@ -174,6 +185,7 @@ def run_independent(
     *,
     replicas: int,
     debug: bool = False,
+    shared: Prefixes = NO_PREFIXES,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas that know nothing of each other; stop at the first that loses a target.
 
@@ -181,7 +193,9 @@ def run_independent(
     """
     done = []
     for head in chain(requests, replica_of, replicas):
-        alone = new_fleet(requests, settings, cost, measures, replicas=1, debug=debug)
+        alone = new_fleet(
+            requests, settings, cost, measures, replicas=1, debug=debug, shared=shared
+        )
         alone.states.head = head
         vllm_v1.advance(fleet.member(alone, 0), np.inf)
         done.append(_checked(alone.states))
@@ -199,10 +213,13 @@ def run_least_loaded(
     *,
     replicas: int,
     debug: bool = False,
+    shared: Prefixes = NO_PREFIXES,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas behind a least-loaded router, which fills `replica_of`."""
     requests.following = -1
-    together = new_fleet(requests, settings, cost, measures, replicas=replicas, debug=debug)
+    together = new_fleet(
+        requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
+    )
     fleet.run_least_loaded(
         together, np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64), replica_of
     )

@@ -25,6 +25,8 @@ class SchedulerSettings:
     `watermark_blocks` stay free when a request is admitted. Whether stepping is asynchronous is the
     StepCost's to say.
 
+    `enable_prefix_caching` reuses blocks that the trace names; without ids there is nothing to reuse.
+
     The policy "vllm_v0" runs whole prompts in steps of their own, before any decode (no chunking).
     """
 
@@ -37,6 +39,7 @@ class SchedulerSettings:
     long_prefill_token_threshold: int = 0
     policy: str = "vllm_v1"
     watermark_blocks: int = 0
+    enable_prefix_caching: bool = False
 
     def __post_init__(self) -> None:
         """Refuse settings with which the engine would not start."""
@@ -46,6 +49,8 @@ class SchedulerSettings:
             self.max_num_batched_tokens < self.max_model_len or self.long_prefill_token_threshold
         ):
             raise ValueError("without chunking max_num_batched_tokens must reach max_model_len")
+        if self.policy == "vllm_v0" and self.enable_prefix_caching:
+            raise ValueError("the prefix cache is replayed for vllm_v1")
         if self.admission not in ADMISSIONS:
             raise ValueError(f"admission {self.admission!r} is not one of {ADMISSIONS}")
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -77,6 +82,7 @@ class SchedulerSettings:
             block_size=memory.block_tokens,
             admission=engine.admission,
             policy=engine.policy,
+            enable_prefix_caching=deployment.enable_prefix_caching and engine.policy == "vllm_v1",
         )
 
     @property

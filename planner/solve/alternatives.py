@@ -150,11 +150,11 @@ def _replicas(decision: Decision, candidate: Candidate) -> int | None:
     share = decision.deployment.gpus / candidate.deployment.gpus
     around = max(1, round(decision.replicas * share))
     configs = configs_of([candidate])
-    count = least_count(cost, decision.judged, configs, case.needs, around, mixes=case.mixes)
+    count = least_count(cost, decision.judged, configs, case.screen_needs, around, mixes=case.mixes)
     if count is not None:
         return count
     factor = capacity_factors(cost, decision.judged, configs, mixes=case.mixes)
-    return for_load(case.needs, float(factor[0]))
+    return for_load(case.screen_needs, float(factor[0]))
 
 
 def _why(
@@ -194,7 +194,7 @@ def first_miss(decision: Decision, candidate: Candidate, replicas: int) -> str:
     """Return the target that a candidate misses most at a replica count, with its figure."""
     case = decision.case
     cost = case.cost(candidate.deployment)
-    load = replica_factor(case.needs, replicas) / (1.0 - case.needs.headroom)
+    load = replica_factor(case.screen_needs, replicas) / (1.0 - case.screen_needs.headroom)
     worst: tuple[float, str] | None = None
     for part in decision.judged:
         deployment = candidate.deployment

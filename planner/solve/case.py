@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,10 +28,16 @@ from planner.spec.gpu import Gpu
 from planner.spec.model import Model
 from planner.spec.slo import Slo
 
+if TYPE_CHECKING:
+    from planner.solve.confirm import Confirmed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """Everything a recommendation depends on. `gpus` in the order they were asked for."""
+    """Everything a recommendation depends on. `gpus` in the order they were asked for.
+
+    `correction` is what replay found over what the equations said (`Needs.correction`).
+    """
 
     model: Model
     engine: Engine
@@ -39,6 +46,7 @@ class Case:
     slo: Slo
     requests: Requests
     profile: TraceProfile
+    correction: float = 1.0
 
     @property
     def needs(self) -> Needs:
@@ -49,6 +57,11 @@ class Case:
             headroom=self.slo.headroom,
             spare_replicas=self.slo.spare_replicas,
         )
+
+    @property
+    def screen_needs(self) -> Needs:
+        """What equations must carry to agree with the replay of the plan."""
+        return replace(self.needs, correction=self.correction)
 
     @property
     def mixes(self) -> bool:
@@ -131,6 +144,7 @@ class Decision:
 
     `factor` is the capacity of one replica, `replicas` the number that carries the load, spares
     not counted. `judged` are the binding stretches with the larger sample, `whole` the whole trace.
+    `confirmed` is the replay's verdict; None where only the equations have spoken.
     """
 
     case: Case
@@ -142,7 +156,7 @@ class Decision:
     cached: float
     factor: float
     replicas: int
-    extra: Mapping[str, float] = field(default_factory=dict)
+    confirmed: Confirmed | None = None
 
     @property
     def deployment(self) -> Deployment:

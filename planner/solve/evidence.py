@@ -6,12 +6,19 @@ from planner.solve.case import Decision
 from planner.solve.plan import Evidence
 
 NOT_MODELLED = (
-    "Percentiles are closed-form estimates; no replay has confirmed them yet.",
     "Requests are split over replicas at random; load-aware or prefix-aware routing does better.",
-    "Preemption is kept away from, not simulated: its recompute work is not in the latencies.",
     "Client cancellations, retries and network time are not in the trace and not in the model.",
     "Replica start-up, rolling upgrades and autoscaling lag are covered by spares only.",
     "Speculative decoding and disaggregated prefill are not considered here.",
+)
+
+BY_EQUATIONS_ONLY = (
+    "Percentiles are closed-form estimates: replay does not know this engine or layout.",
+    "Preemption is kept away from, not simulated: its recompute work is not in the latencies.",
+)
+BY_REPLAY = (
+    "Alternatives and sensitivities come from the equations, scaled to the plan's replay.",
+    "Cached prefixes are what the profile's LRU curve gives; a replay evicts none of them.",
 )
 
 # P99 of TTFT and TPOT against a replay of two recorded traces on five GPUs and of a synthetic one
@@ -19,6 +26,35 @@ NOT_MODELLED = (
 CLOSED_FORM_BAND = 0.2
 
 GRADES = {"measured_operators": "calibrated", "generic": "datasheet", "ideal": "datasheet"}
+
+
+def not_modelled(decision: Decision) -> tuple[str, ...]:
+    """Return what the model leaves out of this plan."""
+    if decision.confirmed is None:
+        return (*BY_EQUATIONS_ONLY, *NOT_MODELLED)
+    cached = bool(decision.confirmed.trial.requests.cached_tokens.any())
+    return (*(BY_REPLAY if cached else BY_REPLAY[:1]), *NOT_MODELLED)
+
+
+def _percentiles(decision: Decision) -> Evidence:
+    """Return how the latency percentiles were found."""
+    confirmed = decision.confirmed
+    if confirmed is None:
+        return Evidence(
+            quantity="latency percentiles",
+            grade="closed_form",
+            source="Little's law, fluid-flow queue and Poisson tails over the trace's own requests",
+            band=CLOSED_FORM_BAND,
+        )
+    return Evidence(
+        quantity="latency percentiles",
+        grade="replayed",
+        source=(
+            f"every request through {decision.case.engine.id} {decision.case.engine.version}'s"
+            " scheduler, event by event"
+        ),
+        band=decision.cost.band,
+    )
 
 
 def evidence(decision: Decision) -> tuple[Evidence, ...]:
@@ -34,12 +70,7 @@ def evidence(decision: Decision) -> tuple[Evidence, ...]:
             source=f"{calibration.id}: {calibration.source}",
             band=decision.cost.band,
         ),
-        Evidence(
-            quantity="latency percentiles",
-            grade="closed_form",
-            source="Little's law, fluid-flow queue and Poisson tails over the trace's own requests",
-            band=CLOSED_FORM_BAND,
-        ),
+        _percentiles(decision),
         Evidence(
             quantity="GPU figures", grade="datasheet", source=f"{gpu.source} {gpu.date}", band=None
         ),

@@ -105,7 +105,7 @@ def latency_rows(decision: Decision, found: Waits) -> tuple[LatencyRow, ...]:
                 for cost in costs
             )
         rows.append(_row(decision, worst, stretches[span], costs, bands[span]))
-    return _with_binding(rows)
+    return with_binding(rows)
 
 
 def _costs(decision: Decision) -> tuple[StepCost, StepCost, StepCost]:
@@ -165,7 +165,8 @@ def _row(
     )
 
 
-def _with_binding(rows: list[LatencyRow]) -> tuple[LatencyRow, ...]:
+def with_binding(rows: list[LatencyRow]) -> tuple[LatencyRow, ...]:
+    """Return the rows with the one of least margin marked as binding."""
     if not rows:
         return ()
     margins = [row.margin if np.isfinite(row.margin) else -np.inf for row in rows]

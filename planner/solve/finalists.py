@@ -1,7 +1,7 @@
 """The cheapest configuration by replay, starting from the one the equations chose.
 
 Every member of every family whose throughput alone does not rule it out is asked one question:
-does it hold with fewer dollars than the best so far? Most say no within a fraction of a replay,
+does it hold for fewer dollars than the best so far? Most say no within a fraction of a replay,
 because a probe stops when a target is lost.
 """
 
@@ -18,31 +18,31 @@ from planner.solve.search import Option, Priced, changes, optimistic_cost, optio
 from planner.solve.verify import Span, Trial, carried
 from planner.spec.deployment import Deployment
 
-SLOTS = 2  # of a family's max_num_seqs, the largest are tried: fewer only lower the capacity
-MARGINS = (0.05, 0.1, 0.2, 0.35, 0.6)  # load above what is needed, to tell equal costs apart
+SLOTS = 2  # of a family's max_num_seqs the largest are tried: fewer only lower the capacity
+MARGINS = (0.1, 0.25, 0.5)  # load above what is needed, to tell equal costs apart
+USUAL_BUDGET = 2048  # budgets near it are asked first: most answers are there
 
 MakeTrial = Callable[[Priced, Candidate], Trial | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finalist:
-    """An option whose capacity was replayed."""
+    """An option whose capacity was replayed, and the trial that did it."""
 
     option: Option
     trial: Trial
+    spare: int
 
     @property
     def replicas_for_load(self) -> int:
-        """Replicas without spares."""
-        return (self.option.replicas or 0) - self.spare
-
-    spare: int
+        """Replicas without spares; 0 where none holds."""
+        return 0 if self.option.replicas is None else self.option.replicas - self.spare
 
 
 def replayed_option(
     case: Case, priced: Priced, trial: Trial, guess: float, spans: Sequence[Span]
 ) -> Finalist:
-    """Return a candidate with the capacity that replay gives it."""
+    """Return a candidate with the capacity that replay gives it, sought around a guess."""
     count = for_load(case.needs, guess) or 1
     factor = carried(trial, guess, count, spans)
     return Finalist(
@@ -58,6 +58,8 @@ def cheapest_by_replay(
     first: Finalist,
     make_trial: MakeTrial,
     spans: Sequence[Span],
+    *,
+    guess: int,
 ) -> tuple[Finalist, int]:
     """Return the cheapest finalist and the number of candidates that were probed.
 
@@ -73,38 +75,45 @@ def cheapest_by_replay(
         Builds a candidate's trial, None where replay does not know it.
     spans
         Stretches to judge.
+    guess
+        Replicas to try where nothing is known to hold yet.
     """
     best, probed = first, 1
     needs, by_price = case.needs, case.by_price
     queue = sorted((optimistic_cost(p, needs, by_price), i) for i, p in enumerate(all_priced))
     for lower, index in queue:
-        for candidate in _worth_trying(all_priced[index]):
+        priced = all_priced[index]
+        for candidate in _worth_trying(priced):
             if lower >= best.option.expense(by_price)[0]:
                 break
-            count = _cheaper_count(case, all_priced[index], candidate, best)
-            trial = make_trial(all_priced[index], candidate) if count >= 1 else None
+            count = _affordable(case, priced, candidate, best, guess)
+            trial = make_trial(priced, candidate) if count >= 1 else None
             if trial is None:
                 continue
             probed += 1
             load = replica_factor(needs, count) / (1.0 - needs.headroom)
             if trial.holds(load, count, spans):
-                best = replayed_option(case, all_priced[index], trial, load, spans)
+                best = replayed_option(case, priced, trial, load, spans)
     return best, probed
 
 
 def _worth_trying(priced: Priced) -> list[Candidate]:
-    """Return a family's members with the most slots, middling budgets first."""
+    """Return a family's members with the most slots, usual budgets first."""
     members = priced.family.candidates
     slots = sorted({c.deployment.max_num_seqs for c in members})[-SLOTS:]
     some = [c for c in members if c.deployment.max_num_seqs in slots]
-    return sorted(some, key=lambda c: abs(math.log2(c.deployment.max_num_batched_tokens / 2048)))
+    return sorted(
+        some, key=lambda c: abs(math.log2(c.deployment.max_num_batched_tokens / USUAL_BUDGET))
+    )
 
 
-def _cheaper_count(case: Case, priced: Priced, candidate: Candidate, best: Finalist) -> int:
+def _affordable(
+    case: Case, priced: Priced, candidate: Candidate, best: Finalist, guess: int
+) -> int:
     """Return the most replicas for load that still cost less than the best so far."""
     expense = best.option.expense(case.by_price)[0]
     if math.isinf(expense):
-        return max(1, for_load(case.needs, best.option.factor) or 1)
+        return guess
     each = candidate.deployment.gpus
     unit = each * (priced.usd_per_gpu_hour or 0.0) if case.by_price else float(each)
     return math.ceil(expense / unit - 1e-9) - 1 - case.needs.spare_replicas
@@ -122,38 +131,40 @@ def best_settings(
     The larger margin wins, in the steps of MARGINS; then fewer changes from the engine's defaults;
     then the smaller budget.
     """
-    priced = best.option.priced
-    count = best.replicas_for_load
+    priced, count = best.option.priced, best.replicas_for_load
     needed = replica_factor(case.needs, count) / (1.0 - case.needs.headroom)
-    ranked = []
+    ranked: list[tuple[tuple[int, int, int, int], Trial]] = []
     for candidate in _neighbours(best.trial.candidate, priced):
         trial = best.trial if candidate == best.trial.candidate else make_trial(priced, candidate)
         if trial is None or not trial.holds(needed, count, spans):
             continue
-        step = _margin_step(trial, needed, count, spans)
         deployment = candidate.deployment
         key = (
-            -step,
+            -_margin_step(trial, needed, count, spans),
             changes(deployment, defaults[deployment.gpu]),
             deployment.max_num_batched_tokens,
+            deployment.max_num_seqs,
         )
-        ranked.append((key, len(ranked), trial))
+        ranked.append((key, trial))
     if not ranked:
         return best
-    chosen = min(ranked)[2]
-    guess = max(best.option.factor, needed)
-    return best if chosen is best.trial else replayed_option(case, priced, chosen, guess, spans)
+    chosen = min(ranked, key=lambda pair: pair[0])[1]
+    if chosen is best.trial:
+        return best
+    return replayed_option(case, priced, chosen, max(best.option.factor, needed), spans)
 
 
 def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
-    """Return members that differ in the budget or in the slots, not in both."""
+    """Return members with any budget and the same slots, and the one with the next fewer slots."""
     mine = candidate.deployment
-    return [
+    members = priced.family.candidates
+    fewer = [
         c
-        for c in priced.family.candidates
+        for c in members
         if c.deployment.max_num_batched_tokens == mine.max_num_batched_tokens
-        or c.deployment.max_num_seqs == mine.max_num_seqs
+        and c.deployment.max_num_seqs < mine.max_num_seqs
     ]
+    return [c for c in members if c.deployment.max_num_seqs == mine.max_num_seqs] + fewer[-1:]
 
 
 def _margin_step(trial: Trial, needed: float, count: int, spans: Sequence[Span]) -> int:

@@ -8,17 +8,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What the fleet must carry, as slo.yaml declares it."""
+    """What the fleet must carry, as slo.yaml declares it.
+
+    `correction` is the capacity that replay found over the one the equations gave: counts taken
+    from equations divide the load by it, so that neighbours of a replayed plan are judged alike.
+    """
 
     sample_rate: float
     growth: float
     headroom: float
     spare_replicas: int
+    correction: float = 1.0
 
     @property
     def fleet_factor(self) -> float:
-        """Load of the whole fleet over the trace's own: (1 + growth)/sample_rate."""
-        return (1.0 + self.growth) / self.sample_rate
+        """Load of the whole fleet over the trace's own: (1 + growth)/(sample_rate·correction)."""
+        return (1.0 + self.growth) / (self.sample_rate * self.correction)
 
 
 def exact_replicas(needs: Needs, factor: float) -> float:

@@ -15,9 +15,10 @@ from planner.solve.capacity import Judged
 from planner.solve.case import Case, Decision
 from planner.solve.chunk import chunk_analysis
 from planner.solve.concurrency import concurrency
+from planner.solve.confirm import confirm
 from planner.solve.decide import Progress, decide
 from planner.solve.estimate import estimate
-from planner.solve.evidence import NOT_MODELLED, evidence
+from planner.solve.evidence import evidence, not_modelled
 from planner.solve.expected import latency_rows
 from planner.solve.fleet import exact_replicas
 from planner.solve.infeasible import nothing_fits
@@ -33,6 +34,7 @@ from planner.solve.plan import (
 )
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
+from planner.solve.replayed import CountBand, count_band, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
 from planner.solve.surge import surge
@@ -86,8 +88,9 @@ def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> 
             decision, options = decide(case, _fitting(found), progress)
         except InfeasibleError:
             raise error from None
+    decision, replayed = confirm(decision, _fitting(found), progress)
     progress("explaining")
-    return _plan(decision, options, found, context)
+    return _plan(decision, [*options, *replayed], found, context)
 
 
 def _enumerate(case: Case, *, pipelines: bool) -> tuple[Family, ...]:
@@ -108,21 +111,13 @@ def _plan(
     decision: Decision, options: list[Option], found: tuple[Family, ...], context: Context
 ) -> Plan:
     case, deployment = decision.case, decision.deployment
-    at_load = estimate(
-        decision.cost,
-        decision.whole.stretch,
-        decision.at(),
-        (),
-        mixes=case.mixes,
-    )
-    latency = latency_rows(decision, at_load.waits)
-    binding = _binding_stretch(decision, latency)
-    faster, slower = step_time_band(decision)
+    latency, band = _latency(decision), _band(decision)
+    binding = _binding_stretch(decision)
     chunk = chunk_analysis(decision, binding, _mean_prompt(decision, latency))
     flood = surge(decision)
     kv = concurrency(decision)
     spare = case.slo.spare_replicas
-    replicas = Count(value=decision.replicas + spare, low=faster + spare, high=slower + spare)
+    replicas = Count(value=decision.replicas + spare, low=band.low + spare, high=band.high + spare)
     each = deployment.gpus
     gpu = case.gpu(deployment.gpu)
     parts = Parts(
@@ -143,28 +138,53 @@ def _plan(
         replicas=replicas,
         gpus=Count(value=replicas.value * each, low=replicas.low * each, high=replicas.high * each),
         cost=_cost(decision, replicas.value * each),
-        verified="closed_form",
+        verified="closed_form" if decision.confirmed is None else "replay",
         latency=latency,
         chunk=chunk,
         surge=flood,
         concurrency=kv,
-        replica_terms=_terms(decision, binding, (faster, slower)),
+        replica_terms=_terms(decision, binding, band),
         ingest=context.ingest,
         profile=case.profile,
         slo=context.slo,
         defaulted=case.slo.defaulted,
         alternatives=alternatives(decision, options),
-        sensitivity=sensitivities(decision, (faster, slower)),
+        sensitivity=sensitivities(decision, _step_time_counts(decision)),
         findings=remarks(parts),
-        search=_stages(found, options),
+        search=_stages(found, options, decision),
         evidence=evidence(decision),
-        not_modelled=NOT_MODELLED,
+        not_modelled=not_modelled(decision),
         warnings=context.warnings,
         provenance=context.provenance,
     )
 
 
-def _binding_stretch(decision: Decision, latency: tuple[LatencyRow, ...]) -> Judged:
+def _latency(decision: Decision) -> tuple[LatencyRow, ...]:
+    """Return every target with what is expected of it, replayed where replay has spoken."""
+    if decision.confirmed is not None:
+        return replayed_rows(decision, decision.confirmed)
+    found = estimate(
+        decision.cost, decision.whole.stretch, decision.at(), (), mixes=decision.case.mixes
+    )
+    return latency_rows(decision, found.waits)
+
+
+def _band(decision: Decision) -> CountBand:
+    """Return the band of the replica count."""
+    if decision.confirmed is not None:
+        return count_band(decision, decision.confirmed)
+    low, high = step_time_band(decision)
+    width = max(high - decision.replicas, decision.replicas - low) / decision.replicas
+    return CountBand(low=low, high=high, terms={"step_time": width})
+
+
+def _step_time_counts(decision: Decision) -> tuple[int, int]:
+    if decision.confirmed is not None:
+        return decision.confirmed.counts["step_time"]
+    return step_time_band(decision)
+
+
+def _binding_stretch(decision: Decision) -> Judged:
     """Return the judged stretch in which the plan comes closest to failing."""
     shortfall = []
     for part in decision.judged:
@@ -174,7 +194,6 @@ def _binding_stretch(decision: Decision, latency: tuple[LatencyRow, ...]) -> Jud
         required = np.array([check.required for check in part.checks])
         missing = (1.0 - found.attainment[0]) / (1.0 - required + 1e-9)
         shortfall.append(float(missing.max(initial=0.0)))
-    del latency
     return decision.judged[int(np.argmax(shortfall))]
 
 
@@ -188,7 +207,7 @@ def _mean_prompt(decision: Decision, latency: tuple[LatencyRow, ...]) -> float:
     return float(mine.mean()) if len(mine) else 1.0
 
 
-def _terms(decision: Decision, binding: Judged, band: tuple[int, int]) -> ReplicaTerms:
+def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms:
     """Return demand to replicas, term by term, in the rate of the binding stretch."""
     case, needs = decision.case, decision.case.needs
     span = binding.stretch.end_s - binding.stretch.start_s
@@ -198,7 +217,6 @@ def _terms(decision: Decision, binding: Judged, band: tuple[int, int]) -> Replic
     )
     first, last = np.searchsorted(arrival, [binding.stretch.start_s, end])
     rate = float(last - first) / span
-    width = max(band[1] - decision.replicas, decision.replicas - band[0]) / decision.replicas
     return ReplicaTerms(
         peak_requests_per_s=rate / needs.sample_rate,
         growth=needs.growth,
@@ -207,7 +225,7 @@ def _terms(decision: Decision, binding: Judged, band: tuple[int, int]) -> Replic
         exact=exact_replicas(needs, decision.factor),
         for_load=decision.replicas,
         spare=case.slo.spare_replicas,
-        band_terms={"step_time": decision.cost.band, "replicas_from_step_time": width},
+        band_terms=band.terms,
     )
 
 
@@ -247,12 +265,14 @@ def _token_rates(decision: Decision) -> tuple[float, float]:
     return mean * needs.fleet_factor, float(sums.max()) / window * needs.fleet_factor
 
 
-def _stages(found: tuple[Family, ...], options: list[Option]) -> tuple[SearchStage, ...]:
+def _stages(
+    found: tuple[Family, ...], options: list[Option], decision: Decision
+) -> tuple[SearchStage, ...]:
     """Return how many candidates entered and left each stage."""
     fit = sum(len(family.candidates) for family in found)
     dropped = sum(family.dropped for family in found)
     holding = sum(option.replicas is not None for option in options)
-    return (
+    stages = [
         SearchStage(
             stage="enumerated",
             candidates=fit + dropped,
@@ -271,4 +291,15 @@ def _stages(found: tuple[Family, ...], options: list[Option]) -> tuple[SearchSta
             dropped=len(options) - holding,
             reasons={"violates": len(options) - holding} if len(options) > holding else {},
         ),
-    )
+    ]
+    if decision.confirmed is not None:
+        probed = decision.confirmed.probed
+        stages.append(
+            SearchStage(
+                stage="replayed",
+                candidates=probed,
+                dropped=probed - 1,
+                reasons={"costs_more_or_violates": probed - 1} if probed > 1 else {},
+            )
+        )
+    return tuple(stages)

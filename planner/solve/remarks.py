@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from planner.solve.capacity import IDLE
+from planner.solve.case import Decision
 from planner.solve.estimate import estimate, percentile_s
 from planner.solve.findings import finding
 from planner.solve.fleet import replica_factor
 from planner.solve.plan import Finding, LatencyRow
 from planner.solve.remarks_engine import Parts, chunk_remarks, memory_remarks
+from planner.solve.replayed import after_loss
 from planner.solve.steps import step
 from planner.solve.traffic import QUANTUM_WORTH_SPREADING_S
 
@@ -125,28 +127,13 @@ def _fleet(parts: Parts) -> Iterator[Finding]:
     row = next((row for row in parts.latency if row.binds), None)
     if row is None:
         return
-    lost = decision.at(replica_factor(decision.case.needs, decision.replicas - 1))
-    found = estimate(
-        decision.cost,
-        decision.whole.stretch,
-        lost,
-        decision.whole.checks,
-        mixes=decision.case.mixes,
-    )
-    names = decision.demand.traffic.class_names
-    attained = [
-        float(found.attainment[0, index])
-        for index, check in enumerate(decision.whole.checks)
-        if (check.target.metric, check.target.percentile) == (row.metric, row.percentile)
-        and names[decision.whole.stretch.windows[check.window].class_id] == row.class_name
-    ]
     yield finding(
         "one_replica_lost",
         class_name=row.class_name,
         metric=row.metric,
         percentile=row.percentile,
         limit_s=row.limit_s,
-        attainment_share=min(attained, default=1.0),
+        attainment_share=_attained_after_loss(decision, row),
     )
 
 
@@ -198,11 +185,48 @@ def _interference(parts: Parts) -> Iterator[Finding]:
     )
 
 
+def _attained_after_loss(decision: Decision, row: LatencyRow) -> float:
+    """Return what is left of a target's attainment with one replica fewer."""
+    if decision.confirmed is not None:
+        lost = after_loss(decision, decision.confirmed)
+        return lost.get((row.class_name, row.metric, row.percentile), 1.0)
+    found = estimate(
+        decision.cost,
+        decision.whole.stretch,
+        decision.at(replica_factor(decision.case.needs, decision.replicas - 1)),
+        decision.whole.checks,
+        mixes=decision.case.mixes,
+    )
+    names = decision.demand.traffic.class_names
+    attained = [
+        float(found.attainment[0, index])
+        for index, check in enumerate(decision.whole.checks)
+        if (check.target.metric, check.target.percentile) == (row.metric, row.percentile)
+        and names[decision.whole.stretch.windows[check.window].class_id] == row.class_name
+    ]
+    return min(attained, default=1.0)
+
+
+def _verdict(decision: Decision) -> Finding:
+    """Say whether a replay stands behind the percentiles, and how far off the equations were."""
+    confirmed = decision.confirmed
+    if confirmed is None:
+        return finding("replay_pending")
+    return finding(
+        "verified",
+        requests=len(confirmed.whole),
+        simulated_replicas=confirmed.whole.replicas,
+        replicas=decision.replicas,
+        preemptions=confirmed.whole.totals.preemptions,
+        screen_ratio=confirmed.screen_ratio,
+    )
+
+
 def _basis(parts: Parts) -> Iterator[Finding]:
     """Yield what the answer rests on."""
     decision = parts.decision
     case, profile = decision.case, decision.case.profile
-    yield finding("replay_pending")
+    yield _verdict(decision)
     yield from _prefix(parts)
     if case.slo.sample_rate < 1.0:
         yield finding(

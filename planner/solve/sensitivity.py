@@ -217,7 +217,7 @@ def _both(
     decision: Decision, part: Judged, moves: Sequence[Move], counts: Sequence[int]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return what holds at each count: (count, check), and with each target moved (move, count)."""
-    needs, deployment = decision.case.needs, decision.deployment
+    needs, deployment = decision.case.screen_needs, decision.deployment
     load = np.array([replica_factor(needs, n) / (1.0 - needs.headroom) for n in counts])
     at = lanes(
         load,
@@ -248,7 +248,7 @@ def _count(
         decision.cost,
         judged,
         configs or decision.configs,
-        decision.case.needs,
+        decision.case.screen_needs,
         decision.replicas,
         mixes=decision.case.mixes,
     )
@@ -262,7 +262,7 @@ def step_time_band(decision: Decision) -> tuple[int, int]:
             stretched(decision.cost, factor),
             decision.judged,
             decision.configs,
-            decision.case.needs,
+            decision.case.screen_needs,
             decision.replicas,
             mixes=decision.case.mixes,
         )

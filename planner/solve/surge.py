@@ -164,7 +164,7 @@ def replicas_for_mean(decision: Decision) -> int:
         decision.configs,
         mixes=case.mixes,
     )
-    count = for_load(case.needs, float(factor[0]))
+    count = for_load(case.screen_needs, float(factor[0]))
     return decision.replicas if count is None else min(count, decision.replicas)
 
 

@@ -1,4 +1,4 @@
-"""Hold a configuration against the trace by replay: same targets, windows and physics as the screen.
+"""Hold a configuration against the trace by replay: the targets, windows and physics of the screen.
 
 A fleet behind a random router is replayed as some of its replicas: `Trial.replayed` lays as much of
 the traffic over itself, or thins it, as those replicas see, and routes it among them. With the
@@ -11,27 +11,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
-from planner.sim.load import scale, subset
+from planner.sim.load import INDEPENDENT_S, scale, subset
 from planner.sim.replay import Replay, replay
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of
 from planner.solve.candidates import Candidate
 from planner.solve.case import Case
 from planner.solve.stretch import LEAD_S
+from planner.solve.traffic import Traffic
 from planner.solve.windows import Window
 from planner.spec.slo import WorkloadClass
+from planner.units import HOUR_S
 
 Span = tuple[float, float]
 
 PROBE_REQUESTS = 80_000  # a probe of one span: its percentiles need thousands, its tails more
-WHOLE_REQUESTS = 3_000_000  # the final replay of the whole trace
+WHOLE_REQUESTS = 1_600_000  # the final replay of the whole trace
 STRIDE = 1.12  # steps in which a bracket is sought around a guess
 STRIDES = 14  # down to a fifth, up to five times
+REAL_SHARE = 0.5  # of a deviation, above which it is the service and not the draw
 PRECISION = 1.01  # capacities are found to one percent
 
 
@@ -51,6 +53,7 @@ class Trial:
     cost: StepCost
     settings: SchedulerSettings
     seed: int
+    spread_s: float
     correlated: bool = False
 
     def replayed(
@@ -85,7 +88,13 @@ class Trial:
         expected = max(1.0, load * len(part))
         simulated = max(1, min(replicas, int(budget / expected)))
         return replay(
-            scale(part, load * simulated, seed=self.seed, correlated=self.correlated),
+            scale(
+                part,
+                load * simulated,
+                seed=self.seed,
+                correlated=self.correlated,
+                spread_s=self.spread_s,
+            ),
             self.cost,
             self.settings,
             replicas=simulated,
@@ -96,6 +105,16 @@ class Trial:
             use_cached_tokens=bool(part.cached_tokens.any()),
         )
 
+    @property
+    def burstier(self) -> Trial:
+        """The same with the next more cautious reading of bursts above the trace's own rate.
+
+        Copies displaced by ten minutes instead of an hour; below that, copies that burst together.
+        """
+        if self.spread_s > INDEPENDENT_S:
+            return replace(self, spread_s=INDEPENDENT_S)
+        return replace(self, correlated=True)
+
     def holds(self, load: float, replicas: int, spans: Sequence[Span]) -> bool:
         """Return whether every target holds in every span."""
         return all(
@@ -105,7 +124,7 @@ class Trial:
 
 def trial_of(
     case: Case,
-    arrival_s: NDArray[np.float64],
+    traffic: Traffic,
     windows: tuple[Window, ...],
     candidate: Candidate,
     cost: StepCost,
@@ -117,8 +136,8 @@ def trial_of(
     ----------
     case
         Model, engine, targets and the trace.
-    arrival_s
-        Arrivals, spread where the log rounds them.
+    traffic
+        Arrivals, spread where the log rounds them, and what sampling noise leaves of bursts.
     windows
         Evaluation windows of every class.
     candidate, cost
@@ -134,19 +153,40 @@ def trial_of(
     held = np.floor(requests.cached_tokens * cached).astype(np.int64)
     return Trial(
         candidate=candidate,
-        requests=replace(requests, arrival_s=arrival_s, cached_tokens=held),
+        requests=replace(requests, arrival_s=traffic.arrival_s, cached_tokens=held),
         windows=windows,
         classes=case.slo.classes,
         cost=cost,
         settings=settings,
         seed=case.slo.seed,
+        spread_s=copies_spread_s(traffic.burst_shares),
     )
 
 
-def carried(trial: Trial, guess: float, replicas: int, spans: Sequence[Span]) -> float:
+def copies_spread_s(burst_shares: tuple[float, float, float]) -> float:
+    """Return over how long copies of a sampled trace are displaced against each other, in s.
+
+    Ten minutes where the ten-minute rates are the service's own; an hour where more than half of
+    what they deviate from the hour by is the luck of the draw (`sampling.burst_shares`). In a 5 %
+    sample of a service whose whole log asks for 7 replicas, an hour gives 8, ten minutes give 10.
+
+    >>> copies_spread_s((1.0, 1.0, 1.0)), copies_spread_s((0.0, 0.1, 0.3))
+    (600.0, 3600.0)
+    """
+    return INDEPENDENT_S if burst_shares[2] >= REAL_SHARE else HOUR_S
+
+
+def carried(
+    trial: Trial,
+    guess: float,
+    replicas: int,
+    spans: Sequence[Span],
+    *,
+    precision: float = PRECISION,
+) -> float:
     """Return the largest load of one replica that holds in every span; 0 where none near does.
 
-    Bisection to one percent between the last load that holds and the first that fails, sought in
+    Bisection to `precision` between the last load that holds and the first that fails, sought in
     strides from `guess`. Smaller loads are parts of larger ones, so the same requests decide.
     """
     low = high = guess
@@ -162,7 +202,7 @@ def carried(trial: Trial, guess: float, replicas: int, spans: Sequence[Span]) ->
                 break
     else:
         return high if rising else 0.0
-    while high / low > PRECISION:
+    while high / low > precision:
         middle = float(np.sqrt(low * high))
         low, high = (middle, high) if trial.holds(middle, replicas, spans) else (low, middle)
     return low

@@ -102,7 +102,8 @@ class Calibration:
     """Everything measured about one GPU, keyed by dtype or group size; where it came from.
 
     `id` "ideal" is the roofline of the theory: every efficiency 1, no fixed times, no attention
-    FLOPs, one fused max over the whole step. `band` is the relative error band of a step time.
+    FLOPs, one fused max over the whole step. `band` is the relative error band of a step time,
+    `bands` that of the families with enough points of their own.
     """
 
     id: str
@@ -114,7 +115,12 @@ class Calibration:
     fused_max: bool = False
     evidence: str  # "measured_operators", "generic", "ideal"
     band: float
+    bands: Mapping[str, float] = field(default_factory=dict)  # by family: "vllm/moe"
     band_other_vendor: float = 0.0  # of the generic set on a GPU of another vendor
     other_vendor: OtherVendor | None = None
     source: str
     date: str
+
+    def family_band(self, engine: str, moe: bool) -> float:
+        """Return the band of a family (engine, dense or MoE); `band` where it has none."""
+        return self.bands.get(f"{engine}/{'moe' if moe else 'dense'}", self.band)

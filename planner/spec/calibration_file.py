@@ -54,6 +54,7 @@ def calibration_from_data(data: Mapping[str, Any]) -> Calibration:
         fused_max=data.get("fused_max", False),
         evidence=data["evidence"],
         band=data["band"],
+        bands=dict(data.get("bands", {})),
         band_other_vendor=data.get("band_other_vendor", 0.0),
         other_vendor=OtherVendor(**data["other_vendor"]) if "other_vendor" in data else None,
         source=data["source"],

@@ -67,6 +67,8 @@ def engine_from_data(data: Mapping[str, Any]) -> Engine:
         seq_overhead_s=host["sequence_us"] * MICRO,
         step_overhead_s=host["step_us"] * MICRO,
         prefill_layer_overhead_s=host["prefill_layer_ms"] * MILLI,
+        frontend_s=host.get("frontend_ms", 0.0) * MILLI,
+        frontend_client_s=host.get("frontend_client_us", 0.0) * MICRO,
         launch_command=data["launch"]["command"],
         flags=dict(data["launch"]["flags"]),
         source=data["source"],

@@ -50,6 +50,8 @@ class Engine:
     seq_overhead_s: float  # per running sequence per step
     step_overhead_s: float  # per step
     prefill_layer_overhead_s: float  # per layer for a step that carries prefill (piecewise graphs)
+    frontend_s: float = 0.0  # HTTP, tokenizer and hops between processes, per request
+    frontend_client_s: float = 0.0  # … and per request in flight: one process serves every stream
     launch_command: str  # "vllm serve" or "python -m sglang.launch_server --model-path"
     flags: Mapping[str, str]  # field of Deployment -> the engine's flag
     source: str

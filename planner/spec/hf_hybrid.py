@@ -9,7 +9,7 @@ from planner.spec.model import LinearAttention, Moe
 
 
 def nemotron_h(fields: Fields) -> Shape:
-    """Nemotron-H, Nano and 3: a pattern of Mamba 2 (M), attention (*), MLP (-) and expert (E) blocks.
+    """Nemotron-H, Nano and 3: a pattern of Mamba 2 (M), attention (*), MLP (-), expert (E) blocks.
 
     A block is one mixer with one norm, so a layer in the planner's sense, a mixer and an MLP, is
     two of them. MLPs and experts are plain (squared ReLU).
@@ -63,7 +63,7 @@ def _mlp_width(shape: Shape, count: dict[str, int]) -> Shape:
 
 
 def _mamba_vectors(mamba: LinearAttention) -> int:
-    """Return what a Mamba 2 mixer holds beyond a gated-delta layer: biases, D, a norm as wide as V."""
+    """Return what Mamba 2 mixers hold beyond gated-delta ones: biases, D, a norm as wide as V."""
     keys, values = (
         mamba.key_heads * mamba.key_head_dim,
         mamba.value_heads * mamba.value_head_dim,

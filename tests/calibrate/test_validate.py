@@ -46,28 +46,32 @@ def of(found: list[Prediction], engine: str) -> list[Prediction]:
 def test_tpot_beats_the_prototype(found):
     errors = summarise(tpot_errors(found[0]))
     assert errors.count > 1000
-    assert errors.median < 0.09 < PROTOTYPE_TPOT
-    assert errors.p90 < PROTOTYPE_TPOT_P90
+    assert errors.median < 0.08 < PROTOTYPE_TPOT
+    # 22 % without rows that are another run than stated (docs/accuracy.md names them).
+    assert errors.p90 < 0.245 < PROTOTYPE_TPOT_P90
 
 
 def test_vllm_tpot(found):
     errors = summarise(tpot_errors(of(found[0], "vllm")))
-    assert errors.median < 0.075 < PROTOTYPE_VLLM_TPOT
-    assert errors.p90 < 0.19 < PROTOTYPE_VLLM_TPOT_P90
+    assert errors.median < 0.07 < PROTOTYPE_VLLM_TPOT
+    assert errors.p90 < 0.18 < PROTOTYPE_VLLM_TPOT_P90
     assert abs(errors.bias) < 0.03
 
 
 def test_coverage(found):
     predicted, refused = found
     total = len(predicted) + sum(refused.values())
-    assert len(predicted) / total > 0.94
+    assert len(predicted) / total > 0.98
     assert all(reason for reason in refused)
 
 
 def test_bands_hold_four_points_in_five(found):
-    """A band is the 80th percentile of its GPU's errors: about four in five lie within it."""
+    """A band is the 80th percentile of its family's errors: about four in five lie within it."""
     inside = [
-        abs(item.predicted.tpot_s / item.measured.tpot_s - 1) <= calibration(item.point.gpu).band
+        abs(item.predicted.tpot_s / item.measured.tpot_s - 1)
+        <= calibration(item.point.gpu).family_band(
+            item.point.engine.id, item.point.model.moe is not None
+        )
         for item in found[0]
         if item.measured.tpot_s is not None
     ]
@@ -207,41 +211,57 @@ def test_polling_interval_delays_the_first_token():
 
 def test_host_fit_recovers_planted_overheads():
     rng = np.random.default_rng(2)
+    planted = np.array([25e-6, 15e-6, 0.3e-3, 8e-3, 0.5e-3])
     samples = []
     for group in range(6):
         for _ in range(20):
             layers, decodes = rng.choice([32.0, 64.0, 80.0]), rng.uniform(1, 300)
-            carrying = rng.uniform(0, 0.5) * layers
-            base = rng.uniform(0.005, 0.05)
-            total = base + 25e-6 * layers + 15e-6 * decodes + 0.3e-3 * carrying
-            samples.append(
-                Sample(
-                    base_s=base,
-                    layers=layers,
-                    sequences=decodes,
-                    prefill_layers=carrying,
-                    measured_s=total,
-                    group=str(group),
+            carrying, base = rng.uniform(0, 0.5) * layers, rng.uniform(0.005, 0.05)
+            for metric, slopes in (
+                ("TPOT", (layers, decodes, carrying, 0.0, 0.0)),
+                ("TTFT", (3 * layers, 3 * decodes, layers, 1.0, decodes)),
+            ):
+                samples.append(
+                    Sample(
+                        base_s=base,
+                        slopes=tuple(map(float, slopes)),
+                        measured_s=base + float(np.dot(slopes, planted)),
+                        group=str(group),
+                        metric=metric,
+                    )
                 )
-            )
     host = fit_host(samples)
-    assert host.layer_s == pytest.approx(25e-6, rel=1e-3)
-    assert host.sequence_s == pytest.approx(15e-6, rel=1e-3)
-    assert host.prefill_layer_s == pytest.approx(0.3e-3, rel=1e-3)
-    assert host.p90_error_left_out < 1e-6
+    assert host.layer_s == pytest.approx(planted[0], rel=1e-3)
+    assert host.sequence_s == pytest.approx(planted[1], rel=1e-3)
+    assert host.prefill_layer_s == pytest.approx(planted[2], rel=1e-3)
+    assert host.frontend_s == pytest.approx(planted[3], rel=1e-3)
+    assert host.client_s == pytest.approx(planted[4], rel=1e-3)
+    assert host.rows == 120
+    # The optimiser stops at a relative step of about 1e-8.
+    assert host.p90_error_left_out < 1e-5
+    assert host.ttft_p90_error_left_out < 1e-5
+
+
+def test_a_fixed_overhead_stays_what_it_is():
+    one = Sample(base_s=0.01, slopes=(50.0, 10.0, 1.0, 0.0, 0.0), measured_s=0.02, group="a")
+    host = fit_host([one] * 3, {"prefill_layer_overhead_s": 0.7e-3})
+    assert host.prefill_layer_s == pytest.approx(0.7e-3, rel=1e-6)
 
 
 def test_rewriting_touches_the_host_section_only(tmp_path):
     path = tmp_path / "engine.yaml"
     before = (
         "id: e\nhost:\n  layer_us: 1\n  sequence_us: 2\n  step_us: 3\n"
-        '  prefill_layer_ms: 4\n  source: "old"\n  date: "2000"\nlaunch:\n  source: "stays"\n'
+        "  prefill_layer_ms: 4\n  frontend_ms: 5\n  frontend_client_us: 6\n"
+        '  source: "old"\n  date: "2000"\nlaunch:\n  source: "stays"\n'
     )
     path.write_text(before, encoding="utf-8")
     host = Host(
         layer_s=25e-6,
         sequence_s=5e-6,
         prefill_layer_s=0.2e-3,
+        frontend_s=8e-3,
+        client_s=0.5e-3,
         rows=9,
         median_error=0.1,
         p90_error=0.2,
@@ -251,6 +271,7 @@ def test_rewriting_touches_the_host_section_only(tmp_path):
     rewrite_host(path, host, "new", "2026-11-29")
     assert path.read_text(encoding="utf-8") == (
         "id: e\nhost:\n  layer_us: 25.0\n  sequence_us: 5.0\n  step_us: 0.0\n"
-        '  prefill_layer_ms: 0.20\n  source: "new"\n  date: "2026-11-29"\n'
+        "  prefill_layer_ms: 0.20\n  frontend_ms: 8.0\n  frontend_client_us: 500\n"
+        '  source: "new"\n  date: "2026-11-29"\n'
         'launch:\n  source: "stays"\n'
     )

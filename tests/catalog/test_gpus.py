@@ -47,6 +47,10 @@ TABLE = {
 NOT_GPUS = {"TPU v5e", "TPU v6e", "Gaudi 3"}
 
 
+# Added for measured points; its figures are those of another entry, see its file.
+BESIDE_THE_TABLE = {"h800-sxm"}
+
+
 def number(text: str) -> float | None:
     """Read a cell: a range means its lower end, a dash or a blank nothing."""
     text = text.strip().split("-")[0]
@@ -67,7 +71,7 @@ def rows(shared: Path) -> dict[str, dict[str, str]]:
 
 def test_every_gpu_of_the_table_is_in_the_catalogue(rows: dict[str, dict[str, str]]) -> None:
     assert set(rows) - NOT_GPUS == set(TABLE)
-    assert {gpu.id for gpu in catalog.gpus()} == set(TABLE.values())
+    assert {gpu.id for gpu in catalog.gpus()} == set(TABLE.values()) | BESIDE_THE_TABLE
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -104,3 +105,29 @@ def test_json_lines_that_are_no_objects_are_not_requests(write: Write) -> None:
     report = load_trace([write("t.jsonl", good + '[1, 2]\n5\n"x"\nnull\n{}\n')]).report
     assert report.rejected_count("time_missing") == 5
     assert report.rows_used == 1
+
+
+@pytest.mark.parametrize("step_s", [1, 60])  # 60: coarse times, so that rows of one file tie too
+def test_a_copy_under_another_name_is_not_counted_twice(write: Write, step_s: int) -> None:
+    """Twice the demand would buy twice the fleet."""
+    rows = "".join(
+        f"{1_746_446_400 + i // step_s * step_s},{i * 37 % 2999 + 1},{i * 11 % 499 + 1}\n"
+        for i in range(2_000)
+    )
+    content = "timestamp,input_tokens,output_tokens\n" + rows
+    one = load_trace([write("a.csv", content)])
+    files = [write("a.csv", content), write("b.csv.gz", gzip.compress(content.encode()))]
+    both = load_trace(files)
+    assert len(both.requests) == len(one.requests) == 2_000
+    assert both.report.rejected_count("duplicate") == 2_000
+    assert both.requests.input_tokens.tolist() == one.requests.input_tokens.tolist()
+
+
+def test_equal_rows_of_two_replicas_that_chance_explains_are_kept(write: Write) -> None:
+    """Two logs of one service with constant lengths and whole seconds: equal rows are requests."""
+    content = "timestamp,input_tokens,output_tokens\n" + "".join(
+        f"{1_746_446_400 + i},100,20\n" for i in range(500)
+    )
+    both = load_trace([write("a.csv", content), write("b.csv", content)])
+    assert len(both.requests) == 1_000
+    assert both.report.rejected_count("duplicate") == 0

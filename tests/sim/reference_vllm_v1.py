@@ -33,6 +33,7 @@ class Job:
     scheduled_s: float = math.nan
     in_decode: bool = False  # its prompt (or recomputed context) is computed
     done: bool = False  # its last token is out
+    done_s: float = math.nan  # when, as the engine sees it
     token_s: list[float] = field(default_factory=list)
 
     @property
@@ -229,9 +230,10 @@ class Engine:
     def emit(self, job):
         job.in_decode = True
         job.given += 1
-        job.token_s.append(self.now)
+        job.token_s.append(self.now + self.cost.frontend_s)  # as the client sees it
         if job.given == job.output:
             job.done = True
+            job.done_s = self.now
             self.unnoticed.append(job)
 
 
@@ -253,7 +255,7 @@ def simulate_least_loaded(jobs, settings, cost, replicas):
         loads = []
         for engine, mine in zip(engines, assigned, strict=True):
             engine.run(job.arrival_s)
-            loads.append(sum(not j.done or j.token_s[-1] > job.arrival_s for j in mine))
+            loads.append(sum(not j.done or j.done_s > job.arrival_s for j in mine))
         # Ties go round, starting behind the last choice.
         order = [(last + 1 + k) % replicas for k in range(replicas)]
         last = min(order, key=lambda r: loads[r])

@@ -316,11 +316,13 @@ def test_the_kernel_reads_step_costs_as_the_equations_do(seed):
         rows=1,
         pairs=prompt * (prompt + 1) / 2,
     )
-    assert done.ttft_s[0] == pytest.approx(float(first), rel=1e-12)
+    assert done.ttft_s[0] == pytest.approx(float(first) + mine.frontend_s, rel=1e-12)
     contexts = prompt + np.arange(1, output)
     ones = np.ones_like(contexts)
     steps = physics.step_s(mine, tokens=ones, decode_seqs=ones, kv_tokens=contexts, rows=ones)
-    assert done.e2e_s[0] == pytest.approx(float(first + steps.sum()), rel=1e-12)
+    assert done.e2e_s[0] == pytest.approx(
+        float(first + steps.sum()) + mine.frontend_s, rel=1e-12
+    )
 
 
 @settings(max_examples=300, deadline=None)
@@ -374,3 +376,19 @@ def test_an_empty_trace_is_no_trouble():
     assert len(done) == 0
     assert done.totals.events == 0
     assert done.classes()[0].ttft_s.count == 0
+
+
+def test_the_frontend_adds_to_ttft_and_e2e_alone():
+    trace, slow = busy_trace(800), replace(cost(), frontend_s=0.25)
+    plain, done = (replay(trace, each, ROOMY) for each in (replace(slow, frontend_s=0.0), slow))
+    np.testing.assert_allclose(done.ttft_s, plain.ttft_s + 0.25, rtol=1e-12)
+    np.testing.assert_allclose(done.e2e_s, plain.e2e_s + 0.25, rtol=1e-12)
+    np.testing.assert_array_equal(done.tpot_s, plain.tpot_s)
+    np.testing.assert_array_equal(done.queue_s, plain.queue_s)
+    assert done.totals == plain.totals
+    for metric, moved in (("ttft_s", 0.25), ("e2e_s", 0.25), ("tpot_s", 0.0)):
+        mine = getattr(plain, metric)[trace.class_id == 0]
+        for share, holds in ((0.95, True), (0.5, False)):
+            limit = float(np.nanquantile(mine, share)) + moved
+            ask = {"classes": targets((metric, 90.0, limit)), "stop_when_lost": True}
+            assert replay(trace, slow, ROOMY, **ask).holds == holds

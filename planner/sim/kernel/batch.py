@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import clock, heap, ledger, meter
+from planner.sim.kernel import clock, heap, ledger, meter, prefix
 from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
 from planner.sim.kernel.world import E2E, TTFT, World
 
@@ -35,6 +35,8 @@ def add_chunk(w: World, slot: int, chunk: int) -> None:
     for g in range(len(w.groups)):
         group = w.groups[g]
         st.batch_pair_s += group.pair_s * clock.attended_pairs(past, chunk, group.window)
+    if st.caching == 1:
+        prefix.file_blocks(w, slot, past, past + chunk)
     w.slots[slot].computed = past + chunk
     if past + chunk == w.slots[slot].total:
         w.slots[st.fresh].fresh_list = slot
@@ -141,7 +143,7 @@ def judge(w: World, number: int, first: bool) -> None:
     A target with no violation left to afford is lost, and the probe with it.
     """
     request = w.requests[number]
-    since_arrival = w.st.now - request.arrival_s
+    since_arrival = w.st.now - request.arrival_s + w.st.frontend_s
     for k in range(w.st.itl_targets, len(w.targets)):
         target = w.targets[k]
         if target.class_id != request.class_id or (target.metric == TTFT) != first:
@@ -157,11 +159,11 @@ def judge(w: World, number: int, first: bool) -> None:
 
 
 @part
-def blocks_at_finish(w: World, number: int) -> int:
-    """Return the blocks of a finished request: its last token was never computed."""
-    request = w.requests[number]
-    tokens = request.input_tokens + request.output_tokens - 1
-    return ledger.blocks_of(tokens, w.st.block_size)
+def retire(w: World, slot: int) -> None:
+    """Let a finished request go: its last token was never computed."""
+    request = w.requests[w.slots[slot].request]
+    prefix.give_back(w, slot, request.input_tokens + request.output_tokens - 1, -1)
+    ledger.drop_slot(w, slot)
 
 
 @part
@@ -175,21 +177,35 @@ def finish(w: World, slot: int) -> None:
     w.bins[st.bin].finished += 1
     if len(w.targets) > st.itl_targets:
         judge(w, number, False)
-    if st.asynchronous == 1:
+    if st.asynchronous == 1 or st.caching == 1:
         w.slots[slot].zombie = 1
         w.slots[st.zombies].zombie_list = slot
         st.zombies += 1
     else:
-        ledger.drop_slot(w, slot, blocks_at_finish(w, number))
+        retire(w, slot)
+
+
+@rare
+def sort_zombies(w: World) -> None:
+    """Put finished requests in the order of their admission: the order of their blocks' release."""
+    for i in range(1, w.st.zombies):
+        slot = w.slots[i].zombie_list
+        j = i
+        while j > 0 and w.slots[w.slots[j - 1].zombie_list].turn > w.slots[slot].turn:
+            w.slots[j].zombie_list = w.slots[j - 1].zombie_list
+            j -= 1
+        w.slots[j].zombie_list = slot
 
 
 @part
 def release_zombies(w: World) -> None:
     """Notice the requests that finished one step ago."""
+    if w.st.caching == 1:
+        sort_zombies(w)
     for i in range(w.st.zombies):
         slot = w.slots[i].zombie_list
         w.slots[slot].zombie = 0
-        ledger.drop_slot(w, slot, blocks_at_finish(w, w.slots[slot].request))
+        retire(w, slot)
     w.st.zombies = 0
 
 
@@ -242,3 +258,5 @@ def after_steps(w: World) -> None:
         emit_first(w, w.slots[i].fresh_list)
     if st.late > 0:
         rejoin_starved(w)
+    if st.asynchronous == 0 and st.zombies > 0:  # kept back to be sorted
+        release_zombies(w)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import ledger
+from planner.sim.kernel import ledger, prefix
 from planner.sim.kernel.world import World
 
 FAULTS = (
@@ -16,6 +16,7 @@ FAULTS = (
     "more requests run than max_num_seqs",
     "the running list is broken",
     "a waiting request can never start",
+    "the prefix cache's queue is broken",
 )
 
 
@@ -46,6 +47,42 @@ def totals_fault(w: World, used: int, kinds: int, kv_tokens: int, windowed: int)
     return 4 if windowed != 0 else 0
 
 
+@part
+def shared_blocks(w: World, slot: int) -> int:
+    """Return how many of a running request's blocks are in the prefix cache's file."""
+    if w.st.caching == 0:
+        return 0
+    filed = w.prefix[w.slots[slot].request].shared_blocks
+    return int(min(filed, held_tokens(w, slot) // w.st.block_size))
+
+
+@part
+def cache_fault(w: World) -> int:
+    """Walk the queue of free blocks: it holds no block in use, and all the others."""
+    st = w.st
+    prefix.settle(w)
+    queued = 0
+    node = st.lru_front
+    while node >= 0 and queued <= st.num_blocks:
+        if w.nodes[node].count < 1 or (w.nodes[node].key >= 0 and w.nodes[node].holders > 0):
+            return 9
+        queued += w.nodes[node].count
+        node = w.nodes[node].after
+    if queued != st.lru_blocks or queued + st.blank_blocks != st.free_blocks:
+        return 9
+    return 0
+
+
+@part
+def held_nodes(w: World) -> int:
+    """Return the shared blocks that running requests hold, each counted once."""
+    total = 0
+    for node in range(w.st.node_top):
+        if w.nodes[node].key >= 0 and w.nodes[node].holders > 0:
+            total += 1
+    return total
+
+
 @rare
 def conservation_fault(w: World) -> int:
     """Return which law of FAULTS broke, 0 for none."""
@@ -59,13 +96,17 @@ def conservation_fault(w: World) -> int:
     while slot >= 0 and listed <= st.running:
         s = w.slots[slot]
         listed += 1
-        used += ledger.blocks_of(held_tokens(w, slot), st.block_size)
+        used += ledger.blocks_of(held_tokens(w, slot), st.block_size) - shared_blocks(w, slot)
         if s.decoding == 1:
             kv_tokens += s.start + st.step
             for g in range(len(w.groups)):
                 windowed += min(s.start + st.step, w.groups[g].window)
         kinds += 1 << int(40 * s.zombie + 20 * s.decoding)
         slot = s.after
+    if st.caching == 1:
+        used += held_nodes(w)
+        if cache_fault(w) > 0:
+            return 9
     if listed != st.running:
         return 7
     if st.free_blocks < 0:

@@ -24,6 +24,11 @@ class Fleet(NamedTuple):
     classes: NDArray[np.int64]
     heap: NDArray[np.int64]
     cross_heap: NDArray[np.int64]
+    prefix: Any
+    ids: NDArray[np.int32]
+    nodes: Any
+    first_node: NDArray[np.int32]
+    held: NDArray[np.int32]
     bins: Any
     bin_window: NDArray[np.int64]
     gaps: NDArray[np.int64]
@@ -43,6 +48,11 @@ def member(f: Fleet, r: int) -> World:
         f.classes[r],
         f.heap[r],
         f.cross_heap[r],
+        f.prefix,
+        f.ids,
+        f.nodes[r],
+        f.first_node[r],
+        f.held[r],
         f.bins,
         f.bin_window,
         f.gaps,

@@ -25,6 +25,8 @@ def take_slot(w: World) -> int:
     slot = w.slots[st.free_slots].vacant
     w.slots[slot].before = st.back
     w.slots[slot].after = -1
+    w.slots[slot].turn = st.turns
+    st.turns += 1
     if st.back >= 0:
         w.slots[st.back].after = slot
     else:
@@ -35,8 +37,8 @@ def take_slot(w: World) -> int:
 
 
 @part
-def drop_slot(w: World, slot: int, blocks: int) -> None:
-    """Take a slot off the running list and give its blocks back."""
+def drop_slot(w: World, slot: int) -> None:
+    """Take a slot off the running list."""
     st = w.st
     before = w.slots[slot].before
     after = w.slots[slot].after
@@ -51,7 +53,6 @@ def drop_slot(w: World, slot: int, blocks: int) -> None:
     w.slots[st.free_slots].vacant = slot
     st.free_slots += 1
     st.running -= 1
-    st.free_blocks += blocks
 
 
 @part

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import batch, clock, ledger, meter
+from planner.sim.kernel import batch, clock, ledger, meter, prefix
 from planner.sim.kernel.debug import conservation_fault
 from planner.sim.kernel.heap import SLOT_BITS
 from planner.sim.kernel.world import World
@@ -63,6 +63,9 @@ def head_cached(w: World, total: int) -> int:
     """Return the tokens of the queue's head that the prefix cache holds; one is always computed."""
     st = w.st
     number = w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head
+    if st.caching == 1:
+        prefix.look_up(w, number, total)
+        return int(st.hit_blocks * st.block_size)
     return int(min(w.requests[number].cached_tokens, total - 1))
 
 
@@ -71,6 +74,7 @@ def head_fits(w: World, total: int, held: int, free_blocks: int) -> bool:
     """Return whether the queue's head, holding `held` tokens after its first chunk, may start."""
     size = w.st.block_size
     required = ledger.blocks_of(total if w.st.full_sequence == 1 else held, size)
+    required -= w.st.hit_used  # hits that are not in use come out of the free blocks
     return bool(required <= free_blocks - w.st.watermark_blocks)
 
 
@@ -85,12 +89,14 @@ def can_admit(w: World) -> bool:
     total = head_tokens(w)
     cached = head_cached(w, total)
     held = cached + min(total - cached, budget, chunk_limit(w))
-    return head_fits(w, total, held, st.free_blocks - (0 if alone else w.residue[st.cross]))
+    # Blocks that the decodes take can be the head's own hits, and then cost it nothing more.
+    taken = 0 if alone or st.caching == 1 else w.residue[st.cross]
+    return head_fits(w, total, held, st.free_blocks - taken)
 
 
 @part
-def take_head(w: World) -> int:
-    """Move the head of the queue to the running list; return its slot."""
+def take_head(w: World, cached: int) -> int:
+    """Move the head of the queue, with `cached` tokens, to the running list; return its slot."""
     st = w.st
     slot = ledger.take_slot(w)
     s = w.slots[slot]
@@ -98,6 +104,7 @@ def take_head(w: World) -> int:
     if st.stacked > 0:
         st.stacked -= 1
         entry = w.slots[st.stacked]
+        st.recomputed_tokens += max(entry.stack_computed - cached, 0)
         s.request = entry.stack_request
         s.generated = entry.stack_generated
         s.last_token_s = entry.stack_last_token_s
@@ -107,6 +114,8 @@ def take_head(w: World) -> int:
         st.head = w.requests[st.head].following
     if w.requests[s.request].preemptions == 0:
         w.requests[s.request].scheduled_s = st.now
+        st.hit_tokens += cached
+    s.computed = cached
     s.total = w.requests[s.request].input_tokens + s.generated
     return slot
 
@@ -124,9 +133,12 @@ def admit(w: World, budget: int) -> None:
             break
         if st.prefill_first == 1 and cached + chunk < total:
             break  # prompts stay whole
-        slot = take_head(w)
-        w.slots[slot].computed = cached
+        run = w.slots[st.stacked - 1].stack_run if st.stacked > 0 else -1
+        slot = take_head(w, cached)
         st.free_blocks -= ledger.blocks_of(cached + chunk, st.block_size)
+        if st.caching == 1:
+            st.free_blocks += st.hit_blocks
+            prefix.take_hits(w, slot, run)
         budget -= chunk
         batch.add_chunk(w, slot, chunk)
         if cached + chunk < total:
@@ -169,7 +181,7 @@ def forget_zombie(w: World, slot: int) -> None:
             kept += 1
     st.zombies = kept
     w.slots[slot].zombie = 0
-    ledger.drop_slot(w, slot, batch.blocks_at_finish(w, w.slots[slot].request))
+    batch.retire(w, slot)
 
 
 @rare
@@ -193,13 +205,15 @@ def preempt_last(w: World) -> None:
         ledger.leave_decodes(w, slot)
     else:
         st.partials -= 1
-    st.recomputed_tokens += max(s.computed - request.cached_tokens, 0)
     entry = w.slots[st.stacked]
     entry.stack_request = s.request
     entry.stack_generated = s.generated
     entry.stack_last_token_s = s.last_token_s
+    entry.stack_computed = s.computed
+    entry.stack_run = -1
+    prefix.give_back(w, slot, s.computed, st.stacked)
     st.stacked += 1
-    ledger.drop_slot(w, slot, ledger.blocks_of(s.computed, st.block_size))
+    ledger.drop_slot(w, slot)
 
 
 @part
@@ -369,6 +383,8 @@ def is_steady(w: World) -> bool:
     """Return whether the next steps hold decodes alone, each on time and with its block."""
     st = w.st
     punctual = st.late == 0 and st.stalled == 0
+    if st.caching == 1 and st.zombies > 0:
+        return False  # the next step takes its blocks before theirs are free
     return bool(st.partials == 0 and punctual and w.residue[st.cross] <= st.free_blocks)
 
 

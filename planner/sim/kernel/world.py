@@ -22,6 +22,9 @@ STATE = np.dtype(
         ("full_sequence", "i8"),
         ("prefill_first", "i8"),  # vLLM V0: whole prompts, in steps of their own
         ("watermark_blocks", "i8"),
+        ("caching", "i8"),  # blocks are reused by the trace's ids
+        ("trace_block", "i8"),  # tokens of a trace block
+        ("unit_blocks", "i8"),  # engine blocks that end in one trace block, at most
         ("threshold", "i8"),  # long_prefill_token_threshold
         ("threshold_needs_company", "i8"),
         ("asynchronous", "i8"),
@@ -36,6 +39,7 @@ STATE = np.dtype(
         ("host_step_s", "f8"),
         ("host_seq_s", "f8"),
         ("host_prefill_s", "f8"),
+        ("frontend_s", "f8"),  # added to TTFT and E2E, to no step
         # Clock
         ("now", "f8"),  # when the next step starts
         ("visible", "f8"),  # arrivals up to here are known to the scheduler
@@ -46,6 +50,7 @@ STATE = np.dtype(
         ("cross", "i8"),  # (-step) mod block_size: residue class that needs a block next
         # Who runs, who waits
         ("head", "i8"),  # first request that was never scheduled, -1: none known
+        ("turns", "i8"),  # admissions so far
         ("running", "i8"),  # slots in use, those of finished but unnoticed requests included
         ("decodes", "i8"),
         ("partials", "i8"),  # running requests whose prompt is not yet computed
@@ -61,6 +66,18 @@ STATE = np.dtype(
         ("kv_tokens", "i8"),  # tokens the decodes of the next step attend
         ("heap_size", "i8"),
         ("cross_size", "i8"),
+        # Prefix cache, see planner.sim.kernel.prefix
+        ("blank_blocks", "i8"),  # free, without content: taken first
+        ("lru_blocks", "i8"),
+        ("lru_front", "i8"),
+        ("lru_back", "i8"),
+        ("spare_node", "i8"),
+        ("node_top", "i8"),
+        ("cache_version", "i8"),
+        ("hit_version", "i8"),  # the version that the next four were found in
+        ("hit_request", "i8"),
+        ("hit_blocks", "i8"),
+        ("hit_used", "i8"),
         # The batch being gathered
         ("stalled", "i8"),  # 1: the last step left every decode out
         ("fresh", "i8"),  # prompts that finish in this step
@@ -77,6 +94,7 @@ STATE = np.dtype(
         ("events", "i8"),
         ("preempted", "i8"),
         ("recomputed_tokens", "i8"),
+        ("hit_tokens", "i8"),  # found in the prefix cache when first scheduled
         ("finished", "i8"),
         ("finished_last", "i8"),  # of them, in the last executed step
         ("max_used_blocks", "i8"),
@@ -98,6 +116,7 @@ SLOT = np.dtype(
         ("last_token_s", "f8"),  # prefill after preemption: when the last output token came
         ("late_s", "f8"),  # decode: time lost since the last output token
         ("growing", "i8"),  # decode: bit g is set while the context is inside window g
+        ("turn", "i8"),  # how many were admitted before
         ("before", "i4"),
         ("after", "i4"),
         ("decoding", "i4"),
@@ -111,6 +130,8 @@ SLOT = np.dtype(
         ("stack_request", "i4"),
         ("stack_generated", "i8"),
         ("stack_last_token_s", "f8"),
+        ("stack_computed", "i8"),
+        ("stack_run", "i8"),  # node of its own blocks in the prefix cache, -1: none left
     ],
     align=True,
 )
@@ -128,6 +149,29 @@ REQUEST = np.dtype(
         ("class_id", "i4"),
         ("window", "i4"),  # evaluation window of the arrival, -1 outside
         ("preemptions", "i4"),
+    ],
+    align=True,
+)
+
+PREFIX = np.dtype(
+    [
+        ("begin", "i8"),  # its first id
+        ("shared_blocks", "i8"),  # leading full blocks that another request may hold too
+    ],
+    align=True,
+)
+
+NODE = np.dtype(
+    [
+        ("key", "i4"),  # -1: a run of blocks that no other request can hit
+        ("count", "i4"),  # blocks, 1 for a shared one
+        ("holders", "i4"),  # running requests that hold it; queued when there are none
+        ("before", "i4"),  # the queue
+        ("after", "i4"),
+        ("copy_before", "i4"),  # ring of the blocks with the same key, oldest first
+        ("copy_after", "i4"),
+        ("full", "i4"),  # run: full blocks, the last of it
+        ("stack", "i4"),  # run: its request's place among the preempted, -1: none
     ],
     align=True,
 )
@@ -186,6 +230,11 @@ class World(NamedTuple):
     classes: NDArray[np.int64]  # decodes by class
     heap: NDArray[np.int64]  # completions by step
     cross_heap: NDArray[np.int64]  # window crossings by step
+    prefix: Any  # PREFIX [n], without prefix cache empty like the next four
+    ids: NDArray[np.int32]  # trace blocks of each request
+    nodes: Any  # NODE [num_blocks + 1]
+    first_node: NDArray[np.int32]  # [keys] oldest node of each key, -1: none
+    held: NDArray[np.int32]  # [max_num_seqs, most shared blocks] nodes of running requests
     bins: Any  # BIN [time bins]
     bin_window: NDArray[np.int64]  # [bins, classes] evaluation window, -1 outside
     gaps: NDArray[np.int64]  # [windows, classes, GAP_BINS] gaps between tokens

@@ -1,0 +1,216 @@
+"""The replay's verdict on what the equations chose, and a better choice where it finds one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from planner.errors import InfeasibleError
+from planner.sim.replay import Replay
+from planner.solve.candidates import Candidate, Family, default_deployment
+from planner.solve.capacity import capacity_factors
+from planner.solve.case import Case, Decision
+from planner.solve.demand import Demand, in_detail, with_spans
+from planner.solve.finalists import (
+    Finalist,
+    best_settings,
+    cheapest_by_replay,
+    replayed_option,
+)
+from planner.solve.fleet import for_load, replica_factor
+from planner.solve.search import Option, Priced, configs_of
+from planner.solve.steps import stretched
+from planner.solve.verify import WHOLE_REQUESTS, Span, Trial, carried, trial_of
+from planner.spec.deployment import Deployment
+
+Progress = Callable[[str], None]
+
+ROUNDS = 4  # times the whole trace may reveal windows harder than those probed
+NEW_SPANS = 2  # windows added at a time
+SUSPECTS = 6  # windows that are asked again
+COARSE = 1.03  # precision of the capacities that only make a band
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmed:
+    """What replay says about the plan.
+
+    `whole` is the whole trace at the plan's load, `spans` the windows that decide, `probed` how
+    many configurations were replayed. `counts` holds the least and most replicas for load under
+    each named doubt; `screen_ratio` is the replayed capacity over the equations'.
+    """
+
+    trial: Trial
+    spans: tuple[Span, ...]
+    whole: Replay
+    probed: int
+    counts: dict[str, tuple[int, int]]
+    screen_ratio: float
+
+
+def confirm(
+    decision: Decision, fitting: Sequence[Family], progress: Progress
+) -> tuple[Decision, list[Option]]:
+    """Return the decision that replay supports, and the options it replayed.
+
+    The equations' choice is replayed in the windows that bind; every configuration that could be
+    cheaper is asked by replay; the winner is replayed over the whole trace, and windows in which it
+    fails join the probes until none does. Where replay does not know the engine or the layout, the
+    equations' decision stands as it is.
+
+    Raises
+    ------
+    InfeasibleError
+        No load that the equations allow survives the replay.
+    """
+    case = decision.case
+    all_priced = _priced(decision, fitting)
+
+    def trial(priced: Priced, candidate: Candidate) -> Trial | None:
+        return _trial(decision, priced, candidate)
+
+    mine = next(p for p in all_priced if decision.candidate in p.family.candidates)
+    chosen = trial(mine, decision.candidate)
+    if chosen is None:
+        return decision, []
+    spans, probed = tuple(decision.demand.spans), 0
+    first = best = replayed_option(case, mine, chosen, decision.factor, spans)
+    for _ in range(ROUNDS):
+        progress("replaying the finalists")
+        found, tried = cheapest_by_replay(
+            case, all_priced, best, trial, spans, guess=decision.replicas
+        )
+        if found.option.replicas is None:
+            raise _nothing_survives(decision)
+        best = best_settings(case, found, trial, spans, _defaults(case, fitting))
+        probed += tried
+        progress("replaying the whole trace")
+        harder = _harder(case, best, spans)
+        if not harder:
+            break
+        spans = (*spans, *harder)
+        best = replayed_option(case, best.option.priced, best.trial, best.option.factor, spans)
+    return _decided(decision, best, spans, probed), [first.option, best.option]
+
+
+def _priced(decision: Decision, fitting: Sequence[Family]) -> tuple[Priced, ...]:
+    case = decision.case
+    return tuple(
+        Priced(
+            family=family,
+            cost=case.cost(family.widest),
+            judged=decision.demand.judged,
+            usd_per_gpu_hour=case.price(family.gpu)[0],
+        )
+        for family in fitting
+    )
+
+
+def _trial(decision: Decision, priced: Priced, candidate: Candidate) -> Trial | None:
+    case, demand = decision.case, decision.demand
+    cached = _cached(decision, candidate)
+    return trial_of(case, demand.traffic, demand.windows, candidate, priced.cost, cached)
+
+
+def _cached(decision: Decision, candidate: Candidate) -> float:
+    return decision.case.cached(float(candidate.memory.kv_tokens), decision.load)
+
+
+def _defaults(case: Case, fitting: Sequence[Family]) -> dict[str, Deployment]:
+    return {
+        f.gpu.id: default_deployment(case.model, f.gpu, case.engine, f.candidates[0].deployment)
+        for f in fitting
+    }
+
+
+def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
+    """Return windows not probed yet in which the winner misses a target, the worst first.
+
+    The whole trace is replayed on few replicas, so a window that fails there is asked again on
+    more of them: what only the luck of two replicas broke is not a harder window.
+    """
+    count = best.replicas_for_load
+    load = replica_factor(case.needs, count) / (1.0 - case.needs.headroom)
+    whole = best.trial.replayed(load, count, budget=WHOLE_REQUESTS)
+    missed: dict[Span, float] = {}
+    for result in whole.targets:
+        allowed = 1.0 - result.target.percentile / 100.0
+        for window in result.windows:
+            span = (window.start_s, window.end_s)
+            if not window.holds and span not in spans:
+                missed[span] = max(missed.get(span, 0.0), (1.0 - window.attainment) / allowed)
+    worst = sorted(missed, key=lambda span: -missed[span])[:SUSPECTS]
+    return [span for span in worst if not best.trial.holds(load, count, [span])][:NEW_SPANS]
+
+
+def _nothing_survives(decision: Decision) -> InfeasibleError:
+    deployment = decision.deployment
+    return InfeasibleError(
+        f"the equations would allow {decision.replicas} replicas of TP"
+        f"{deployment.tensor_parallel_size} on {deployment.gpu}, but the replay of the trace breaks"
+        " a target at every load near that",
+        nearest="Relax the target nearest to its limit on an idle replica, or try another GPU.",
+    )
+
+
+def _decided(decision: Decision, best: Finalist, spans: tuple[Span, ...], probed: int) -> Decision:
+    """Return the decision for the winner, with everything the plan needs to explain it."""
+    case, candidate = decision.case, best.trial.candidate
+    cost, cached = case.cost(candidate.deployment), _cached(decision, candidate)
+    demand = with_spans(_demand(decision, best, cached), case.slo, spans)
+    judged = in_detail(demand, case.slo)
+    screen = float(capacity_factors(cost, judged, configs_of([candidate]), mixes=case.mixes)[0])
+    ratio = best.option.factor / screen if screen > 0.0 else 1.0
+    count = best.replicas_for_load
+    load = replica_factor(case.needs, count)
+    confirmed = Confirmed(
+        trial=best.trial,
+        spans=spans,
+        whole=best.trial.replayed(load, count, budget=WHOLE_REQUESTS),
+        probed=probed,
+        counts=_doubts(case, best, spans, cost.band),
+        screen_ratio=ratio,
+    )
+    return Decision(
+        case=replace(case, correction=ratio),
+        candidate=candidate,
+        cost=cost,
+        demand=demand,
+        judged=judged,
+        whole=demand.whole,
+        cached=cached,
+        factor=best.option.factor,
+        replicas=count,
+        confirmed=confirmed,
+    )
+
+
+def _demand(decision: Decision, best: Finalist, cached: float) -> Demand:
+    family = best.option.priced.family
+    same = decision.candidate in family.candidates
+    if same and abs(cached - decision.cached) < 1e-3:
+        return decision.demand
+    return decision.case.demand(family.served_tokens, cached)
+
+
+def _doubts(
+    case: Case, best: Finalist, spans: Sequence[Span], band: float
+) -> dict[str, tuple[int, int]]:
+    """Return replicas for load, least and most, under each doubt alone."""
+    trial, count = best.trial, best.replicas_for_load
+
+    def counted(other: Trial, guess: float) -> int:
+        found = for_load(case.needs, carried(other, guess, count, spans, precision=COARSE))
+        return found if found is not None else count
+
+    factor = best.option.factor
+    fast = replace(trial, cost=stretched(trial.cost, 1.0 - band))
+    slow = replace(trial, cost=stretched(trial.cost, 1.0 + band))
+    counts = {
+        "step_time": (counted(fast, factor / (1.0 - band)), counted(slow, factor / (1.0 + band))),
+        "draw": (count, counted(replace(trial, seed=trial.seed + 1), factor)),
+    }
+    if replica_factor(case.needs, count) > 1.0:
+        together = counted(trial.burstier, factor)
+        counts["bursts_of_the_sample"] = (count, together)
+    return {name: (min(*pair, count), max(*pair, count)) for name, pair in counts.items()}

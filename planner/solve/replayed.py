@@ -1,0 +1,128 @@
+"""What a plan reports of its replay: latency against target, the band, the loss of a replica."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from planner.sim.metrics import TargetResult, WindowResult
+from planner.sim.replay import Replay
+from planner.solve.case import Decision
+from planner.solve.confirm import Confirmed
+from planner.solve.expected import with_binding
+from planner.solve.fleet import replica_factor
+from planner.solve.plan import LatencyRow
+from planner.solve.steps import stretched
+from planner.solve.verify import Span, Trial
+from planner.solve.windows import window_label
+
+
+def replayed_rows(decision: Decision, confirmed: Confirmed) -> tuple[LatencyRow, ...]:
+    """Return every target with what the replay gives.
+
+    The worst window is the one with the largest percentile in the replay of the whole trace. It is
+    then replayed on as many replicas as a probe allows, as expected and for the band: with every
+    step slower or faster by the calibration's band and, where the load is above the trace's own,
+    with burstier copies.
+    """
+    replays: dict[Span, tuple[Replay, ...]] = {}
+    rows = []
+    for result in confirmed.whole.targets:
+        if not result.windows:
+            continue
+        worst = max(result.windows, key=lambda window: window.value_s)
+        span = (worst.start_s, worst.end_s)
+        if span not in replays:
+            replays[span] = tuple(
+                trial.replayed(decision.load, decision.replicas, span=span)
+                for trial in _readings(decision, confirmed.trial)
+            )
+        found = [window for each in replays[span] if (window := _same(each, result)) is not None]
+        rows.append(_row(decision, result, found))
+    return with_binding(rows)
+
+
+def _readings(decision: Decision, trial: Trial) -> tuple[Trial, ...]:
+    """Return the trial as expected, then under each doubt."""
+    band = decision.cost.band
+    trials = [
+        trial,
+        replace(trial, cost=stretched(trial.cost, 1.0 - band)),
+        replace(trial, cost=stretched(trial.cost, 1.0 + band)),
+    ]
+    if decision.load > 1.0:
+        trials.append(trial.burstier)
+    return tuple(trials)
+
+
+def _same(replayed: Replay, result: TargetResult) -> WindowResult | None:
+    """Return another replay's worst window of the same target, None where it has none."""
+    for other in replayed.targets:
+        if (other.class_name, other.target) == (result.class_name, result.target):
+            return max(other.windows, key=lambda window: window.value_s, default=None)
+    return None
+
+
+def _row(decision: Decision, result: TargetResult, found: list[WindowResult]) -> LatencyRow:
+    """Return the row of one target from its worst window: as expected first, then the doubts."""
+    case, target, worst = decision.case, result.target, found[0]
+    window = next(
+        w
+        for w in decision.demand.windows
+        if (w.start_s, w.end_s) == (worst.start_s, worst.end_s)
+        and case.requests.class_names[w.class_id] == result.class_name
+    )
+    return LatencyRow(
+        class_name=result.class_name,
+        metric=target.metric,
+        percentile=target.percentile,
+        limit_s=target.limit_s,
+        worst_s=worst.value_s,
+        low_s=min(each.value_s for each in found),
+        high_s=max(each.value_s for each in found),
+        whole_s=result.whole_s,
+        attainment=worst.attainment,
+        margin=(target.limit_s - worst.value_s) / target.limit_s,
+        worst_window=window_label(worst.start_s, worst.end_s, case.requests.origin),
+        requests_in_window=window.requests,
+        merged_windows=window.merged,
+        holds=worst.holds,
+        binds=False,
+    )
+
+
+def after_loss(decision: Decision, confirmed: Confirmed) -> Mapping[tuple[str, str, float], float]:
+    """Return the least attainment in the deciding windows with one replica fewer.
+
+    Keyed by class, metric and percentile.
+    """
+    fewer = decision.replicas - 1
+    load = replica_factor(decision.case.needs, fewer)
+    found: dict[tuple[str, str, float], float] = {}
+    for span in confirmed.spans:
+        for result in confirmed.trial.replayed(load, fewer, span=span).targets:
+            key = (result.class_name, result.target.metric, result.target.percentile)
+            for window in result.windows:
+                found[key] = min(found.get(key, 1.0), window.attainment)
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountBand:
+    """Replicas for load, least and most, and the relative half-width each doubt alone gives."""
+
+    low: int
+    high: int
+    terms: Mapping[str, float]
+
+
+def count_band(decision: Decision, confirmed: Confirmed) -> CountBand:
+    """Return the band of the replica count: the extremes over doubts taken one at a time."""
+    count, counts = decision.replicas, confirmed.counts
+    return CountBand(
+        low=min(low for low, _ in counts.values()),
+        high=max(high for _, high in counts.values()),
+        terms={
+            name: max(high - count, count - low) / count for name, (low, high) in counts.items()
+        },
+    )
