@@ -137,7 +137,8 @@ def _pooled(found: Sequence[scoring.Scored]) -> str:
     return (
         f"\nTTFT of vLLM and TensorRT-LLM pooled: n {line.scored}, "
         f"median {line.median_ape_pct:.1f} %, P90 {line.p90_ape_pct:.1f} %, "
-        f"bias {line.bias_pct:+.1f} %. Repeats of one point and version differ by 36 % (P90) in TTFT and by 8 % in TPOT.\n"
+        f"bias {line.bias_pct:+.1f} %. Repeats of one point and version differ by 36 % (P90) in "
+        "TTFT and by 8 % in TPOT.\n"
     )
 
 
@@ -242,8 +243,10 @@ def _bands() -> str:
         families = ", ".join(f"{k} ±{100 * v:.0f}" for k, v in sorted(fit.bands.items()))
         body.append([fit.id, f"±{100 * fit.band:.0f}", families or "—"])
     return (
-        "\n## Bands of a plan, %\n\nFour in five measured TPOTs of a family (GPU, engine, dense or "
-        "MoE) lie within its band: the 80th percentile of the absolute errors. A family with fewer "
+        "\n## Bands of a plan, %\n\n"
+        "Four in five measured TPOTs of a family (GPU, engine, dense or MoE) lie within "
+        "its band: the 80th percentile of the absolute errors of the family on this "
+        "GPU or on all measured GPUs, the larger. A family with fewer "
         "than 30 points is outside the validated range and takes its GPU's band, a GPU with fewer "
         "that of all measured GPUs, a GPU without tables the generic set's.\n\n"
         + _table(["calibration", "outside the families", "families"], body)

@@ -19,8 +19,10 @@ import numpy as np
 from planner.calibrate.build import generic_ring, generic_section, gpu_data
 from planner.calibrate.hosts import (
     Host,
+    another_run,
     closed_loop_samples,
     fit_host,
+    may_speculate,
     rewrite_host,
     steady_samples,
 )
@@ -167,6 +169,8 @@ def set_bands(written: dict[str, dict[str, Any]], rows: Sequence[Row]) -> None:
     known = {name: calibration_from_data(data) for name, data in written.items()}
     generic = known["generic"]
 
+    rows = [row for row in rows if not (may_speculate(row) or another_run(row))]
+
     def own(gpu: Gpu) -> Calibration:
         return assemble(gpu, known[gpu.calibration] if gpu.calibration else generic, generic)
 
@@ -175,10 +179,11 @@ def set_bands(written: dict[str, dict[str, Any]], rows: Sequence[Row]) -> None:
 
     found, _ = predictions(rows, own)
     on_tables = [item for item in found if item.point.gpu.calibration]
-    everyone = _band(on_tables)
+    everyone, pooled = _band(on_tables), _family_bands(on_tables)
     for name, data in written.items():
         members = [item for item in on_tables if item.point.gpu.calibration == name]
-        data["bands"] = _family_bands(members)
+        # A family on one GPU is few models; its band is never below the same family's on all GPUs.
+        data["bands"] = {k: max(v, pooled[k]) for k, v in _family_bands(members).items()}
         enough = len(tpot_errors(members)) >= ENOUGH_ROWS
         if data["evidence"] == "measured_operators":
             data["band"] = _band(members) if enough else everyone

@@ -96,6 +96,20 @@ def may_speculate(row: Row) -> bool:
     )
 
 
+def another_run(row: Row) -> bool:
+    """Whether a row's own figures contradict the deployment it states.
+
+    Kimi-K2.6 on H200: 9 ms a token at one client and 365 at 100, where other runs of the same
+    weights take 60. GLM-5 "as checkpoint" on 8 H200: 1.49 TB do not fit. gpt-oss at 512 clients:
+    4 ms a token, less than at 16, and TTFT of minutes. They calibrate nothing, and stay scored.
+    """
+    engine, model = text(row, "engine"), text(row, "model")
+    hopper = text(row, "gpu").startswith("H200")
+    if engine == "sglang" and hopper:
+        return "Kimi-K2.6" in model or ("GLM-5" in model and "fp8" not in text(row, "weight_dtype"))
+    return engine == "vllm" and "gpt-oss" in model and (number(row, "concurrency") or 0.0) >= 512
+
+
 def compiles_first(row: Row) -> bool:
     """Whether the first requests of a run waited for kernels to be compiled.
 
@@ -113,7 +127,7 @@ def closed_loop_samples(rows: Iterable[Row], engine: str, version: str = "") -> 
     """Return samples from closed-loop rows of one engine profile on GPUs with operator tables."""
     samples: list[Sample] = []
     for row in rows:
-        if not is_main(row) or may_speculate(row):
+        if not is_main(row) or may_speculate(row) or another_run(row):
             continue
         try:
             item = point(row)

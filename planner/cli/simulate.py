@@ -67,6 +67,11 @@ Example:
 @click.option("--weight-dtype", metavar="DTYPE", help="Dtype of the weights.")
 @click.option("--kv-cache-dtype", metavar="DTYPE", help="Dtype of the KV cache.")
 @click.option(
+    "--enable-prefix-caching/--no-enable-prefix-caching",
+    default=None,
+    help="Whether replicas cache prefixes, for traces with block ids.",
+)
+@click.option(
     "--reuse-prefixes",
     is_flag=True,
     help="Count the trace's repeated prefixes as cached, nothing ever being evicted.",
@@ -196,6 +201,7 @@ def _screen(done: Replay, setup: Ready, wall_s: float) -> list[str]:
         f"KV cache of {fmt.tokens(setup.settings.kv_tokens)} held to {use}",
         f"{fmt.count(totals.preemptions)} preemptions; replicas busy {fmt.percent(totals.busy)}",
         *(f"rejected {fmt.count(n)}: {why}" for why, n in done.rejection_counts().items()),
+        *_reuse_line(done, setup),
         f"{fmt.count(totals.events)} events in {fmt.seconds(wall_s)}",
         "",
         f"{'class':<12}{'requests':>10}  {'':<6}{'mean':>10}{'p50':>10}{'p90':>10}{'p99':>10}",
@@ -203,6 +209,15 @@ def _screen(done: Replay, setup: Ready, wall_s: float) -> list[str]:
     for each in done.classes():
         lines += _class_lines(each)
     return [*lines, "", *(_target_line(result) for result in done.targets)]
+
+
+def _reuse_line(done: Replay, setup: Ready) -> list[str]:
+    from planner.report import format as fmt
+
+    if not done.totals.hit_tokens:
+        return []
+    block = fmt.tokens(setup.settings.block_size)
+    return [f"prefix cache: {fmt.percent(done.hit_share)} of prompt tokens hit, blocks of {block}"]
 
 
 def _class_lines(each: ClassResult) -> list[str]:

@@ -83,7 +83,7 @@ def chained(ids: Ints, offset: Ints) -> Ints:
     pairs are numbered instead, block by block.
 
     >>> chained(np.array([0, 1, 2, 1]), np.array([0, 2, 4])).tolist()
-    [0, 1, 2, 3]
+    [0, 2, 1, 3]
     >>> chained(np.array([0, 1, 0, 2]), np.array([0, 2, 4])).tolist()
     [0, 1, 0, 2]
     """

@@ -93,6 +93,7 @@ class Replay:
     class_names: tuple[str, ...]
     class_id: NDArray[np.int64]
     arrival_s: Floats
+    input_tokens: NDArray[np.int64]
     ttft_s: Floats
     tpot_s: Floats
     e2e_s: Floats
@@ -116,6 +117,12 @@ class Replay:
     def holds(self) -> bool:
         """Whether every target holds in every evaluation window."""
         return not self.lost and all(target.holds for target in self.targets)
+
+    @property
+    def hit_share(self) -> float:
+        """Share of the served requests' prompt tokens that the prefix cache held."""
+        prompts = int(self.input_tokens[self.rejected == 0].sum())
+        return self.totals.hit_tokens / prompts if prompts else 0.0
 
     def rejection_counts(self) -> dict[str, int]:
         """Count rejected requests by reason."""
@@ -218,6 +225,7 @@ def replay(
         class_names=requests.class_names,
         class_id=requests.class_id,
         arrival_s=requests.arrival_s,
+        input_tokens=requests.input_tokens,
         ttft_s=times[world.TTFT],
         tpot_s=times[world.TPOT],
         e2e_s=times[world.E2E],

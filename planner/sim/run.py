@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from planner.perf.step_cost import StepCost
 from planner.sim.blocks import NO_PREFIXES, Prefixes
-from planner.sim.kernel import fleet, vllm_v1, world
+from planner.sim.kernel import fleet, sglang, vllm_v1, world
 from planner.sim.kernel.debug import FAULTS
 from planner.sim.kernel.fleet import Fleet
 from planner.sim.kernel.meter import GAP_BINS
@@ -78,6 +78,9 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.now = st.visible = st.resume = st.bin_end = -np.inf
     st.bin = st.head = st.front = st.back = st.partial = -1
     st.blank_blocks = settings.num_blocks
+    st.max_prefill_tokens = settings.max_prefill_tokens
+    if settings.policy == "sglang":
+        sglang.begin(st)
     st.lru_front = st.lru_back = st.spare_node = st.hit_version = -1
     return st
 
@@ -143,6 +146,7 @@ def new_fleet(
         classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
         heap=np.zeros((replicas, room), np.int64),
         cross_heap=np.zeros((replicas, room * max(groups.shape[1], 1)), np.int64),
+        resume=records(len(requests) if settings.policy == "sglang" else 0, world.RESUME),
         prefix=shared.rows,
         ids=shared.ids,
         nodes=records((replicas, settings.num_blocks + 1 if caching else 0), world.NODE),
@@ -191,13 +195,14 @@ def run_independent(
 
     Return the final state of each replica that ran.
     """
+    advance = sglang.advance if settings.policy == "sglang" else vllm_v1.advance
     done = []
     for head in chain(requests, replica_of, replicas):
         alone = new_fleet(
             requests, settings, cost, measures, replicas=1, debug=debug, shared=shared
         )
         alone.states.head = head
-        vllm_v1.advance(fleet.member(alone, 0), np.inf)
+        advance(fleet.member(alone, 0), np.inf)
         done.append(_checked(alone.states))
         if alone.states[0].lost:
             break
@@ -216,6 +221,8 @@ def run_least_loaded(
     shared: Prefixes = NO_PREFIXES,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas behind a least-loaded router, which fills `replica_of`."""
+    if settings.policy == "sglang":
+        raise ValueError("least_loaded routing is replayed for vLLM's policies")
     requests.following = -1
     together = new_fleet(
         requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared

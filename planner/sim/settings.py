@@ -9,8 +9,8 @@ from planner.perf.memory_types import MemoryBudget
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 
-POLICIES = ("vllm_v1", "vllm_v0")
-ADMISSIONS = ("chunk", "full_sequence")
+POLICIES = ("vllm_v1", "vllm_v0", "sglang")
+ADMISSIONS = ("chunk", "full_sequence", "reserved_output")
 NULL_BLOCKS = 1  # vLLM keeps block 0 for padding
 MAX_SLOTS = 1 << 14  # what the kernel's packed heap entries can address
 
@@ -25,7 +25,10 @@ class SchedulerSettings:
     `watermark_blocks` stay free when a request is admitted. Whether stepping is asynchronous is the
     StepCost's to say.
 
-    `enable_prefix_caching` reuses blocks that the trace names; without ids there is nothing to reuse.
+    `enable_prefix_caching` reuses the blocks that the trace names, if it names any.
+
+    The policy "sglang" admits by "reserved_output"; `max_num_batched_tokens` is then its
+    chunked_prefill_size, and `max_prefill_tokens` limits a prefill batch beside it.
 
     The policy "vllm_v0" runs whole prompts in steps of their own, before any decode (no chunking).
     """
@@ -40,6 +43,7 @@ class SchedulerSettings:
     policy: str = "vllm_v1"
     watermark_blocks: int = 0
     enable_prefix_caching: bool = False
+    max_prefill_tokens: int = 16_384
 
     def __post_init__(self) -> None:
         """Refuse settings with which the engine would not start."""
@@ -49,7 +53,11 @@ class SchedulerSettings:
             self.max_num_batched_tokens < self.max_model_len or self.long_prefill_token_threshold
         ):
             raise ValueError("without chunking max_num_batched_tokens must reach max_model_len")
-        if self.policy == "vllm_v0" and self.enable_prefix_caching:
+        if (self.policy == "sglang") != (self.admission == "reserved_output"):
+            raise ValueError("admission reserved_output and the policy sglang go together")
+        if self.policy == "sglang" and self.block_size != 1:
+            raise ValueError("sglang is replayed with pages of one token")
+        if self.policy != "vllm_v1" and self.enable_prefix_caching:
             raise ValueError("the prefix cache is replayed for vllm_v1")
         if self.admission not in ADMISSIONS:
             raise ValueError(f"admission {self.admission!r} is not one of {ADMISSIONS}")
@@ -74,12 +82,14 @@ class SchedulerSettings:
         problems = _unknown(deployment, engine)
         if problems:
             raise InputError(problems)
+        # SGLang's pool is counted in tokens, the last of a sequence's pages being part full.
+        unit = memory.block_tokens if engine.policy == "sglang" else 1
         return cls(
             max_num_batched_tokens=deployment.max_num_batched_tokens,
             max_num_seqs=deployment.max_num_seqs,
             max_model_len=deployment.max_model_len,
-            num_blocks=memory.num_blocks - NULL_BLOCKS,
-            block_size=memory.block_tokens,
+            num_blocks=memory.num_blocks * unit - NULL_BLOCKS,
+            block_size=memory.block_tokens // unit,
             admission=engine.admission,
             policy=engine.policy,
             enable_prefix_caching=deployment.enable_prefix_caching and engine.policy == "vllm_v1",
@@ -88,6 +98,8 @@ class SchedulerSettings:
     @property
     def usable_tokens(self) -> int:
         """Tokens one request can hold and still be admitted again after a preemption."""
+        if self.policy == "sglang":  # a request and its whole output must leave a token free
+            return self.num_blocks - 2
         return (self.num_blocks - self.watermark_blocks) * self.block_size
 
     @property

@@ -38,7 +38,7 @@ class Waits:
     fluid: Floats  # its deterministic part
     scale: Floats  # (lane, request) e
     supply: Floats  # (lane, request) tokens/s that work it off
-    own_s: Floats  # (lane, request) the request's own prefill, residual step left out
+    own_s: Floats  # (lane, request) own prefill and frontend, residual step left out
     residual_s: Floats  # (lane, request) longest residual of the step in progress
     gap_floor_s: Floats  # (lane, request) a decode that is alone
     gap_mean_s: Floats  # (lane, request) mean time per output token over the request's life
@@ -80,7 +80,7 @@ def waits(cost: StepCost, stretch: Stretch, at: Lanes, *, mixes: bool = True) ->
         fluid=fluid[:, requests.bin],
         scale=chance[:, requests.bin],
         supply=supply,
-        own_s=own,
+        own_s=own + cost.frontend_s,
         residual_s=residual,
         gap_floor_s=np.broadcast_to(step(cost, 1.0, requests.prompt_tokens).gap_s, mean.shape),
         gap_mean_s=mean,

@@ -9,7 +9,9 @@ import pytest
 from planner.calibrate.hosts import (
     Host,
     Sample,
+    another_run,
     fit_host,
+    may_speculate,
     rewrite_host,
 )
 from planner.calibrate.measured import is_main, measured
@@ -66,7 +68,7 @@ def test_coverage(found):
 
 
 def test_bands_hold_four_points_in_five(found):
-    """A band is the 80th percentile of its family's errors: about four in five lie within it."""
+    """A band is the 80th percentile of a family's errors, on its GPU or on all, the larger."""
     inside = [
         abs(item.predicted.tpot_s / item.measured.tpot_s - 1)
         <= calibration(item.point.gpu).family_band(
@@ -74,8 +76,9 @@ def test_bands_hold_four_points_in_five(found):
         )
         for item in found[0]
         if item.measured.tpot_s is not None
+        and not (may_speculate(item.row) or another_run(item.row))
     ]
-    assert np.mean(inside) == pytest.approx(0.8, abs=0.03)
+    assert 0.79 < np.mean(inside) < 0.9
 
 
 def test_definitions_agree_with_the_scoring_script(shared):

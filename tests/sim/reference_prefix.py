@@ -61,9 +61,7 @@ class CachingEngine(Engine):
 
     def __init__(self, jobs, settings, cost):
         super().__init__(jobs, settings, cost)
-        self.pool = Pool(
-            settings.num_blocks, unhashed_first=settings.admission == "full_sequence"
-        )
+        self.pool = Pool(settings.num_blocks, unhashed_first=settings.admission == "full_sequence")
         self.hit_tokens = 0
         for job in jobs:
             job.table, job.lost = [], 0

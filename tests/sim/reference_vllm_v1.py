@@ -191,6 +191,9 @@ class Engine:
         while self.future and self.future[0].arrival_s <= self.visible:
             self.waiting.append(self.future.popleft())
 
+    def idle(self):
+        """Wait for an arrival."""
+
     def run(self, until_s=math.inf):
         """Run every step that starts before `until_s`."""
         while True:
@@ -201,6 +204,7 @@ class Engine:
                     continue
                 if not self.future or self.future[0].arrival_s >= until_s:
                     return
+                self.idle()
                 self.now = self.visible = self.future[0].arrival_s
                 self.note_boundary(self.now, woke=True)
                 continue

@@ -262,7 +262,9 @@ def dyadic_cost(mnbt, seqs, *, asynchronous, slope):
     plain = dict.fromkeys(
         ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s", "host_seq_s"), 0.0
     )
-    return replace(cost, **exact, **plain, host_step_s=2 * unit, host_prefill_s=unit, frontend_s=3 * unit)
+    return replace(
+        cost, **exact, **plain, host_step_s=2 * unit, host_prefill_s=unit, frontend_s=3 * unit
+    )
 
 
 @common

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as st
 from reference_prefix import CachingEngine
 from reference_vllm_v1 import simulate
@@ -44,9 +44,7 @@ def trace_of(one, unit):
 
 
 def check(one, unit, **options):
-    engine = simulate(
-        one.jobs, one.settings, one.cost, type("E", (CachingEngine,), {"unit": unit})
-    )
+    engine = simulate(one.jobs, one.settings, one.cost, type("E", (CachingEngine,), {"unit": unit}))
     if engine.margin_s < MARGIN_S:
         reject()
     chosen = replace(one.settings, enable_prefix_caching=True)

@@ -320,9 +320,7 @@ def test_the_kernel_reads_step_costs_as_the_equations_do(seed):
     contexts = prompt + np.arange(1, output)
     ones = np.ones_like(contexts)
     steps = physics.step_s(mine, tokens=ones, decode_seqs=ones, kv_tokens=contexts, rows=ones)
-    assert done.e2e_s[0] == pytest.approx(
-        float(first + steps.sum()) + mine.frontend_s, rel=1e-12
-    )
+    assert done.e2e_s[0] == pytest.approx(float(first + steps.sum()) + mine.frontend_s, rel=1e-12)
 
 
 @settings(max_examples=300, deadline=None)

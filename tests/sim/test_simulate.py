@@ -33,10 +33,12 @@ def run(tmp_path):
         }
     ).write_csv(tmp_path / "trace.csv")
 
-    def call(*arguments, model="meta-llama/Llama-3.1-8B-Instruct", more=""):
+    def call(*arguments, model="meta-llama/Llama-3.1-8B-Instruct", more="", only=False):
         slo = tmp_path / "slo.yaml"
         slo.write_text(SLO.format(model=model, more=more))
-        words = ["--trace", str(tmp_path / "trace.csv"), "--gpu", "h100", "--slo", str(slo)]
+        words = ["--gpu", "h100", "--slo", str(slo)]
+        if not only:
+            words += ["--trace", str(tmp_path / "trace.csv")]
         return CliRunner().invoke(command, [*words, *map(str, arguments)], catch_exceptions=False)
 
     return call
@@ -113,3 +115,24 @@ def test_what_does_not_fit_or_cannot_be_replayed_is_refused(run):
         run(model="meta-llama/Llama-3.1-70B-Instruct")
     with pytest.raises(InputError, match="schedules by the policy sglang"):
         run(more="engine: {name: sglang}")
+
+
+def test_block_ids_go_through_the_prefix_cache(run, tmp_path):
+    """A Mooncake log: every prompt begins with the same two blocks of 512 tokens."""
+    rows = [
+        {
+            "timestamp": 2000 * i,
+            "input_length": 1500,
+            "output_length": 5,
+            "hash_ids": [7, 8, 100 + i],
+        }
+        for i in range(50)
+    ]
+    file = tmp_path / "mooncake.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    data = json.loads(run("--json", "--trace", file, only=True).stdout)
+    assert data["totals"]["hit_tokens"] == 49 * 1024
+    assert "of prompt tokens hit" in run("--trace", file, only=True).stdout
+    off = json.loads(run("--json", "--no-enable-prefix-caching", "--trace", file, only=True).stdout)
+    assert off["totals"]["hit_tokens"] == 0
+    assert off["classes"][0]["ttft_s"]["mean"] > data["classes"][0]["ttft_s"]["mean"]

@@ -164,6 +164,7 @@ def retire(w: World, slot: int) -> None:
     request = w.requests[w.slots[slot].request]
     prefix.give_back(w, slot, request.input_tokens + request.output_tokens - 1, -1)
     ledger.drop_slot(w, slot)
+    w.st.leaving += 1
 
 
 @part
@@ -225,6 +226,9 @@ def emit_first(w: World, slot: int) -> None:
     s.late_s = 0.0
     if s.generated == request.output_tokens:
         finish(w, slot)
+        if st.asynchronous == 0:  # a prefill batch drops its finished requests at once
+            st.leaving -= 1
+            st.batch_full = 0
     else:
         ledger.join_decodes(w, slot)
 

@@ -24,6 +24,7 @@ class Fleet(NamedTuple):
     classes: NDArray[np.int64]
     heap: NDArray[np.int64]
     cross_heap: NDArray[np.int64]
+    resume: Any
     prefix: Any
     ids: NDArray[np.int32]
     nodes: Any
@@ -48,6 +49,7 @@ def member(f: Fleet, r: int) -> World:
         f.classes[r],
         f.heap[r],
         f.cross_heap[r],
+        f.resume,
         f.prefix,
         f.ids,
         f.nodes[r],

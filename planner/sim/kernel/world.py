@@ -22,6 +22,7 @@ STATE = np.dtype(
         ("full_sequence", "i8"),
         ("prefill_first", "i8"),  # vLLM V0: whole prompts, in steps of their own
         ("watermark_blocks", "i8"),
+        ("max_prefill_tokens", "i8"),  # SGLang: of a prefill batch, chunk apart
         ("caching", "i8"),  # blocks are reused by the trace's ids
         ("trace_block", "i8"),  # tokens of a trace block
         ("unit_blocks", "i8"),  # engine blocks that end in one trace block, at most
@@ -66,6 +67,11 @@ STATE = np.dtype(
         ("kv_tokens", "i8"),  # tokens the decodes of the next step attend
         ("heap_size", "i8"),
         ("cross_size", "i8"),
+        # SGLang, see planner.sim.kernel.sglang
+        ("batch_full", "i8"),  # 1: the queue's head was refused
+        ("leaving", "i8"),  # finished and released, but still counted in the running batch
+        ("decays", "i8"),  # decode steps since `ratio` was set
+        ("ratio", "f8"),
         # Prefix cache, see planner.sim.kernel.prefix
         ("blank_blocks", "i8"),  # free, without content: taken first
         ("lru_blocks", "i8"),
@@ -153,6 +159,11 @@ REQUEST = np.dtype(
     align=True,
 )
 
+RESUME = np.dtype(
+    [("last_token_s", "f8"), ("generated", "i8")],  # of a retracted request (SGLang)
+    align=True,
+)
+
 PREFIX = np.dtype(
     [
         ("begin", "i8"),  # its first id
@@ -230,6 +241,7 @@ class World(NamedTuple):
     classes: NDArray[np.int64]  # decodes by class
     heap: NDArray[np.int64]  # completions by step
     cross_heap: NDArray[np.int64]  # window crossings by step
+    resume: Any  # RESUME [n], for SGLang alone
     prefix: Any  # PREFIX [n], without prefix cache empty like the next four
     ids: NDArray[np.int32]  # trace blocks of each request
     nodes: Any  # NODE [num_blocks + 1]
