@@ -35,6 +35,7 @@ def recommend(
     *,
     output: Path | None = None,
     fmt: str | None = None,
+    time_unit: str | None = None,
     model: str | None = None,
     name: str | None = None,
     progress: Progress = lambda _: None,
@@ -53,6 +54,8 @@ def recommend(
         Directory of the report; None writes none.
     fmt
         Log format, instead of detecting it.
+    time_unit
+        Unit of the log's times ("s", "ms", "us", "ns"), instead of detecting it.
     model
         Overrides the model that slo.yaml names.
     name
@@ -80,7 +83,7 @@ def recommend(
         slo = replace(slo, model=model)
     parts = _gpus(gpus, slo)
     progress("reading the trace")
-    trace = load_trace(list(traces), fmt=fmt, classes=slo.classes)
+    trace = load_trace(list(traces), fmt=fmt, time_unit=time_unit, classes=slo.classes)
     progress("profiling")
     profile = profile_requests(trace.requests)
     case = _case(slo, parts, trace.requests, profile)
@@ -89,7 +92,9 @@ def recommend(
         ingest=_summary(trace.report),
         slo=_declared(slo),
         warnings=(*slo.warnings, *_cautions(profile, slo)),
-        provenance=_provenance(traces, gpus, slo_file, trace.report.files, case, fmt, model),
+        provenance=_provenance(
+            traces, gpus, slo_file, trace.report.files, case, fmt, time_unit, model
+        ),
     )
     plan = solve(case, context, progress)
     if output is not None:
@@ -221,6 +226,7 @@ def _provenance(
     files: Sequence[str],
     case: Case,
     fmt: str | None,
+    time_unit: str | None,
     model: str | None,
 ) -> Provenance:
     from planner.solve.plan import Provenance
@@ -230,6 +236,7 @@ def _provenance(
         argv += ["--trace", shown(trace)]
     argv += ["--gpu", ",".join(gpus), "--slo", shown(str(slo_file))]
     argv += ["--format", fmt] if fmt else []
+    argv += ["--time-unit", time_unit] if time_unit else []
     argv += ["--model", shown(model)] if model else []
     entries = {
         f"models/{case.model.id}": case.model,

@@ -43,6 +43,11 @@ Example:
     help="Directory of the report; by default reports/<trace>-<gpu>.",
 )
 @click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
+@click.option(
+    "--time-unit",
+    metavar="UNIT",
+    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
+)
 @click.option("--model", metavar="MODEL", help="Model, instead of the one that slo.yaml names.")
 @click.option("--json", "as_json", is_flag=True, help="Print plan.json instead of the summary.")
 def command(
@@ -51,6 +56,7 @@ def command(
     slo_file: Path,
     output: Path | None,
     fmt: str | None,
+    time_unit: str | None,
     model: str | None,
     as_json: bool,
 ) -> None:
@@ -71,6 +77,7 @@ def command(
         slo_file,
         output=directory,
         fmt=fmt,
+        time_unit=time_unit,
         model=model,
         progress=lambda stage: click.echo(f"… {stage}", err=True),
     )

@@ -169,7 +169,8 @@ def _replay(
         window_s=slo.evaluation_window_s,
         min_requests=slo.min_requests_per_window,
     )
-    if not compiled_before():
+    kernel = "sglang" if setup.settings.policy == "sglang" else "vllm_v1"
+    if not compiled_before(kernel):
         click.echo("… compiling the simulator (once, up to 15 s)", err=True)
     click.echo(f"… replaying {len(requests):,} requests", err=True)
     begun = time.perf_counter()

@@ -118,6 +118,6 @@ rare = _KERNELS.rare
 inlined = _KERNELS.inlined
 
 
-def compiled_before() -> bool:
-    """Return whether the kernels' compiled code is in the cache."""
-    return bool(_config.DISABLE_JIT) or any(_KERNELS.cache.glob("**/*.nbi"))
+def compiled_before(module: str = "vllm_v1") -> bool:
+    """Return whether the compiled code of a kernel module's entries is in the cache."""
+    return bool(_config.DISABLE_JIT) or any(_KERNELS.cache.glob(f"**/{module}.*.nbi"))

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
 from planner.sim import run
@@ -27,6 +28,7 @@ from planner.sim.metrics import (
     gap_distribution,
 )
 from planner.sim.routing import ROUTINGS, assign
+from planner.sim.rows import latencies, request_records, spread, stated_hits
 from planner.sim.series import Series, cut_points, series
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import (
@@ -196,9 +198,17 @@ def replay(
         each replica's prefix cache, if the settings enable it and the trace has ids.
     debug
         Check the conservation laws after every event.
+
+    Raises
+    ------
+    InputError
+        The settings' policy is not replayed behind this routing.
     """
     if routing not in ROUTINGS:
         raise ValueError(f"routing {routing!r} is not one of {ROUTINGS}")
+    if routing == "least_loaded" and settings.policy == "sglang":
+        hint = "take random or round_robin routing"
+        raise InputError(Problem(message="replay routes least_loaded for vllm alone", hint=hint))
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
@@ -207,8 +217,10 @@ def replay(
     owner = assign(len(served), replicas, routing, seed)
     by_owner = np.argsort(owner, kind="stable")
     served, owner = served[by_owner], owner[by_owner]
-    hits = _hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)
-    rows = _rows(requests, served, rules.window, hits)
+    hits = (
+        stated_hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)
+    )
+    rows = request_records(requests, served, rules.window, hits)
     states = world.records(0, world.STATE)
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
@@ -219,7 +231,7 @@ def replay(
             rows, owner, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
         )
         lost = bool(states.lost.any())
-    times = _times(requests, served, rows, cost.frontend_s)
+    times = latencies(requests, served, rows, cost.frontend_s)
     targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
     return Replay(
         class_names=requests.class_names,
@@ -229,9 +241,9 @@ def replay(
         ttft_s=times[world.TTFT],
         tpot_s=times[world.TPOT],
         e2e_s=times[world.E2E],
-        queue_s=_spread(rows.scheduled_s - rows.arrival_s, served, len(requests), np.nan),
-        preemptions=_spread(rows.preemptions, served, len(requests), 0),
-        replica=_spread(owner, served, len(requests), -1),
+        queue_s=spread(rows.scheduled_s - rows.arrival_s, served, len(requests), np.nan),
+        preemptions=spread(rows.preemptions, served, len(requests), 0),
+        replica=spread(owner, served, len(requests), -1),
         rejected=rejected,
         replicas=replicas,
         routing=routing,
@@ -273,59 +285,6 @@ def _measures(
     if not stop_when_lost:
         measures.tally[measures.targets.metric != world.ITL] = UNLIMITED
     return measures
-
-
-def _hits(requests: Requests, settings: SchedulerSettings) -> NDArray[np.int64]:
-    """Return cached tokens in whole blocks."""
-    return requests.cached_tokens // settings.block_size * settings.block_size
-
-
-def _rows(
-    requests: Requests,
-    served: NDArray[np.int64],
-    window: NDArray[np.int64],
-    hits: NDArray[np.int64],
-) -> Any:  # noqa: ANN401 - records
-    """Return the served requests as the kernel's records, nothing having happened yet."""
-    rows = world.records(len(served), world.REQUEST)
-    rows.arrival_s = requests.arrival_s[served]
-    rows.input_tokens = requests.input_tokens[served]
-    rows.output_tokens = requests.output_tokens[served]
-    rows.class_id = requests.class_id[served]
-    rows.cached_tokens = hits[served]
-    rows.window = window[served]
-    rows.scheduled_s = rows.first_token_s = rows.finish_s = np.nan
-    return rows
-
-
-def _times(
-    requests: Requests,
-    served: NDArray[np.int64],
-    rows: Any,  # noqa: ANN401 - records
-    frontend_s: float,
-) -> dict[int, Floats]:
-    """Return TTFT, TPOT and E2E of every request of the trace, infinite for the rejected.
-
-    What a request spends outside the engine's loop (`frontend_s`) counts in TTFT and E2E.
-    """
-    n = len(requests)
-    gaps = rows.output_tokens - 1
-    with np.errstate(invalid="ignore"):
-        tpot = (rows.finish_s - rows.first_token_s) / gaps
-    found = {
-        world.TTFT: _spread(rows.first_token_s - rows.arrival_s + frontend_s, served, n, np.inf),
-        world.TPOT: _spread(tpot, served, n, np.inf),
-        world.E2E: _spread(rows.finish_s - rows.arrival_s + frontend_s, served, n, np.inf),
-    }
-    found[world.TPOT][requests.output_tokens <= 1] = np.nan
-    return found
-
-
-def _spread(values: Any, served: NDArray[np.int64], n: int, otherwise: float) -> Any:  # noqa: ANN401
-    """Return values of the served requests in the trace's order."""
-    whole = np.full(n, otherwise, values.dtype)
-    whole[served] = values
-    return whole
 
 
 def _last(states: Any) -> float:  # noqa: ANN401 - records

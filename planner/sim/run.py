@@ -65,6 +65,9 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.num_blocks = st.free_blocks = settings.num_blocks
     st.full_sequence = st.threshold_needs_company = settings.admission == "full_sequence"
     st.prefill_first = settings.policy == "vllm_v0"
+    st.whole_prompts = settings.policy == "orca"
+    st.one_prefill = settings.policy == "sarathi"
+    st.prompt_blocks = st.admits_always = settings.policy == "sarathi_serve"
     st.watermark_blocks = settings.watermark_blocks
     st.threshold = settings.long_prefill_token_threshold
     st.asynchronous = cost.async_scheduling
@@ -80,7 +83,7 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.blank_blocks = settings.num_blocks
     st.max_prefill_tokens = settings.max_prefill_tokens
     if settings.policy == "sglang":
-        sglang.begin(st)
+        sglang.begin(st, settings.schedule_conservativeness)
     st.lru_front = st.lru_back = st.spare_node = st.hit_version = -1
     return st
 
@@ -221,8 +224,6 @@ def run_least_loaded(
     shared: Prefixes = NO_PREFIXES,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas behind a least-loaded router, which fills `replica_of`."""
-    if settings.policy == "sglang":
-        raise ValueError("least_loaded routing is replayed for vLLM's policies")
     requests.following = -1
     together = new_fleet(
         requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared

@@ -9,7 +9,7 @@ from planner.perf.memory_types import MemoryBudget
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 
-POLICIES = ("vllm_v1", "vllm_v0", "sglang")
+POLICIES = ("vllm_v1", "vllm_v0", "sglang", "orca", "sarathi", "sarathi_serve")
 ADMISSIONS = ("chunk", "full_sequence", "reserved_output")
 NULL_BLOCKS = 1  # vLLM keeps block 0 for padding
 MAX_SLOTS = 1 << 14  # what the kernel's packed heap entries can address
@@ -28,9 +28,13 @@ class SchedulerSettings:
     `enable_prefix_caching` reuses the blocks that the trace names, if it names any.
 
     The policy "sglang" admits by "reserved_output"; `max_num_batched_tokens` is then its
-    chunked_prefill_size, and `max_prefill_tokens` limits a prefill batch beside it.
+    chunked_prefill_size, and `max_prefill_tokens` limits a prefill batch beside it, and
+    `schedule_conservativeness` scales what admission reserves for the output of the running.
 
-    The policy "vllm_v0" runs whole prompts in steps of their own, before any decode (no chunking).
+    Other policies: "vllm_v0" runs whole prompts in steps of their own, before any decode;
+    "orca" mixes whole prompts with decodes; "sarathi" adds one chunk to all decodes; both reserve
+    one block of max_model_len for a request. "sarathi_serve" takes decodes, then chunks, with the
+    whole prompt's blocks from the start.
     """
 
     max_num_batched_tokens: int
@@ -44,23 +48,18 @@ class SchedulerSettings:
     watermark_blocks: int = 0
     enable_prefix_caching: bool = False
     max_prefill_tokens: int = 16_384
+    schedule_conservativeness: float = 1.0
 
     def __post_init__(self) -> None:
         """Refuse settings with which the engine would not start."""
         if self.policy not in POLICIES:
             raise ValueError(f"policy {self.policy!r} is not one of {POLICIES}")
-        if self.policy == "vllm_v0" and (
-            self.max_num_batched_tokens < self.max_model_len or self.long_prefill_token_threshold
-        ):
-            raise ValueError("without chunking max_num_batched_tokens must reach max_model_len")
-        if (self.policy == "sglang") != (self.admission == "reserved_output"):
-            raise ValueError("admission reserved_output and the policy sglang go together")
-        if self.policy == "sglang" and self.block_size != 1:
-            raise ValueError("sglang is replayed with pages of one token")
-        if self.policy != "vllm_v1" and self.enable_prefix_caching:
-            raise ValueError("the prefix cache is replayed for vllm_v1")
         if self.admission not in ADMISSIONS:
             raise ValueError(f"admission {self.admission!r} is not one of {ADMISSIONS}")
+        self._refuse_sizes()
+        self._refuse_combinations()
+
+    def _refuse_sizes(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError("max_num_batched_tokens must be at least max_num_seqs")
         if not 1 <= self.max_num_seqs <= MAX_SLOTS:
@@ -69,6 +68,21 @@ class SchedulerSettings:
             raise ValueError(
                 "block_size and num_blocks must be positive, the threshold not negative"
             )
+
+    def _refuse_combinations(self) -> None:
+        whole = self.policy in ("vllm_v0", "orca")
+        if whole and self.max_num_batched_tokens < self.max_model_len:
+            raise ValueError("without chunking max_num_batched_tokens must reach max_model_len")
+        if self.policy in ("orca", "sarathi") and self.block_size < self.max_model_len:
+            raise ValueError("orca and sarathi reserve max_model_len: give blocks of that size")
+        if (self.policy == "sglang") != (self.admission == "reserved_output"):
+            raise ValueError("admission reserved_output and the policy sglang go together")
+        if self.policy == "sglang" and self.block_size != 1:
+            raise ValueError("sglang is replayed with pages of one token")
+        if self.policy != "vllm_v1" and self.enable_prefix_caching:
+            raise ValueError("the prefix cache is replayed for vllm_v1")
+        if self.policy != "vllm_v1" and self.long_prefill_token_threshold:
+            raise ValueError("long_prefill_token_threshold is vllm_v1's")
 
     @classmethod
     def of(cls, deployment: Deployment, engine: Engine, memory: MemoryBudget) -> SchedulerSettings:

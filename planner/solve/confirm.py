@@ -10,6 +10,7 @@ from planner.sim.replay import Replay
 from planner.solve.candidates import Candidate, Family, default_deployment
 from planner.solve.capacity import capacity_factors
 from planner.solve.case import Case, Decision
+from planner.solve.decide import check_practical
 from planner.solve.demand import Demand, in_detail, with_spans
 from planner.solve.finalists import (
     Finalist,
@@ -17,7 +18,7 @@ from planner.solve.finalists import (
     cheapest_by_replay,
     replayed_option,
 )
-from planner.solve.fleet import for_load, replica_factor
+from planner.solve.fleet import fleet_load, for_load, replica_factor
 from planner.solve.search import Option, Priced, configs_of
 from planner.solve.steps import stretched
 from planner.solve.verify import WHOLE_REQUESTS, Span, Trial, carried, trial_of
@@ -61,7 +62,8 @@ def confirm(
     Raises
     ------
     InfeasibleError
-        No load that the equations allow survives the replay.
+        No load that the equations allow survives the replay, or only one that leaves the
+        replicas idle.
     """
     case = decision.case
     all_priced = _priced(decision, fitting)
@@ -90,7 +92,9 @@ def confirm(
             break
         spans = (*spans, *harder)
         best = replayed_option(case, best.option.priced, best.trial, best.option.factor, spans)
-    return _decided(decision, best, spans, probed), [first.option, best.option]
+    decided = _decided(decision, best, spans, probed)
+    check_practical(decided, best.option)
+    return decided, [first.option, best.option]
 
 
 def _priced(decision: Decision, fitting: Sequence[Family]) -> tuple[Priced, ...]:
@@ -130,7 +134,7 @@ def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
     more of them: what only the luck of two replicas broke is not a harder window.
     """
     count = best.replicas_for_load
-    load = replica_factor(case.needs, count) / (1.0 - case.needs.headroom)
+    load = fleet_load(case.needs) / count
     whole = best.trial.replayed(load, count, budget=WHOLE_REQUESTS)
     missed: dict[Span, float] = {}
     for result in whole.targets:
@@ -200,7 +204,9 @@ def _doubts(
     trial, count = best.trial, best.replicas_for_load
 
     def counted(other: Trial, guess: float) -> int:
-        found = for_load(case.needs, carried(other, guess, count, spans, precision=COARSE))
+        found = for_load(
+            case.needs, carried(other, guess, fleet_load(case.needs), spans, precision=COARSE)
+        )
         return found if found is not None else count
 
     factor = best.option.factor

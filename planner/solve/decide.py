@@ -28,7 +28,7 @@ from planner.solve.search import (
 )
 from planner.solve.steady import lanes
 
-IMPRACTICAL_SHARE = 0.01  # of a replica's stable throughput: below, a plan is a waste of GPUs
+IMPRACTICAL_SHARE = 0.02  # of a replica's stable throughput: below, a plan is a waste of GPUs
 ROUNDS = 6  # times the whole trace may reveal windows harder than those searched
 SPAN_SLACK = 1.15  # windows whose capacity is this close to the least stay in the search
 TOLERATED = 0.03  # of the allowance: windows that differ only by which requests were sampled
@@ -94,7 +94,7 @@ def _decide(
             key = _key(chosen.priced.family, cached)
             decision, found = _judge_whole(case, chosen, demands[key], key[1])
             if not found:
-                _check_practical(decision, chosen)
+                check_practical(decision, chosen)
                 return decision, options
             progress("a harder window was found, searching again")
         for key, demand in list(demands.items()):
@@ -104,8 +104,8 @@ def _decide(
     return decision, options
 
 
-def _check_practical(decision: Decision, chosen: Option) -> None:
-    """Raise where the plan holds only because its replicas hardly work."""
+def check_practical(decision: Decision, chosen: Option) -> None:
+    """Raise an InfeasibleError where the plan holds only because its replicas hardly work."""
     bound = min(
         float(throughput_bound(decision.cost, part.stretch, decision.configs)[0])
         for part in decision.judged

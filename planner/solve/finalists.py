@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 from planner.solve.candidates import Candidate
 from planner.solve.case import Case
-from planner.solve.fleet import for_load, replica_factor
+from planner.solve.fleet import fleet_load, for_load
 from planner.solve.search import Option, Priced, changes, optimistic_cost, option
 from planner.solve.verify import Span, Trial, carried
 from planner.spec.deployment import Deployment
 
 SLOTS = 2  # of a family's max_num_seqs the largest are tried: fewer only lower the capacity
+MORE = 8  # counts above the computed one that are tried
 MARGINS = (0.1, 0.25, 0.5)  # load above what is needed, to tell equal costs apart
 USUAL_BUDGET = 2048  # budgets near it are asked first: most answers are there
 
@@ -42,13 +43,22 @@ class Finalist:
 def replayed_option(
     case: Case, priced: Priced, trial: Trial, guess: float, spans: Sequence[Span]
 ) -> Finalist:
-    """Return a candidate with the capacity that replay gives it, sought around a guess."""
-    count = for_load(case.needs, guess) or 1
-    factor = carried(trial, guess, count, spans)
+    """Return a candidate with the capacity that replay gives it, sought around a guess.
+
+    The count that follows from the capacity is replayed as a fleet of that many; where rounding or
+    luck broke a target, the next count is tried.
+    """
+    needs = case.needs
+    factor = carried(trial, guess, fleet_load(needs), spans)
+    for _ in range(MORE):
+        count = for_load(needs, factor)
+        if count is None or trial.holds(fleet_load(needs) / count, count, spans):
+            break
+        factor = fleet_load(needs) / (count + 1)
     return Finalist(
-        option=option(trial.candidate, priced, factor, case.needs),
+        option=option(trial.candidate, priced, factor, needs),
         trial=trial,
-        spare=case.needs.spare_replicas,
+        spare=needs.spare_replicas,
     )
 
 
@@ -91,7 +101,7 @@ def cheapest_by_replay(
             if trial is None:
                 continue
             probed += 1
-            load = replica_factor(needs, count) / (1.0 - needs.headroom)
+            load = fleet_load(needs) / count
             if trial.holds(load, count, spans):
                 best = replayed_option(case, priced, trial, load, spans)
     return best, probed
@@ -132,7 +142,7 @@ def best_settings(
     then the smaller budget.
     """
     priced, count = best.option.priced, best.replicas_for_load
-    needed = replica_factor(case.needs, count) / (1.0 - case.needs.headroom)
+    needed = fleet_load(case.needs) / count
     ranked: list[tuple[tuple[int, int, int, int], Trial]] = []
     for candidate in _neighbours(best.trial.candidate, priced):
         trial = best.trial if candidate == best.trial.candidate else make_trial(priced, candidate)

@@ -26,6 +26,15 @@ class Needs:
         return (1.0 + self.growth) / (self.sample_rate * self.correction)
 
 
+def fleet_load(needs: Needs) -> float:
+    """Return the load that the fleet's capacity must reach: (1 + g)/(s·(1 − headroom)).
+
+    >>> round(fleet_load(Needs(sample_rate=0.5, growth=0.1, headroom=0.2, spare_replicas=0)), 6)
+    2.75
+    """
+    return needs.fleet_factor / (1.0 - needs.headroom)
+
+
 def exact_replicas(needs: Needs, factor: float) -> float:
     """Return replicas before rounding: demand·(1 + growth) / ((1 − headroom)·capacity).
 

@@ -179,7 +179,7 @@ def copies_spread_s(burst_shares: tuple[float, float, float]) -> float:
 def carried(
     trial: Trial,
     guess: float,
-    replicas: int,
+    fleet_load: float,
     spans: Sequence[Span],
     *,
     precision: float = PRECISION,
@@ -187,24 +187,30 @@ def carried(
     """Return the largest load of one replica that holds in every span; 0 where none near does.
 
     Bisection to `precision` between the last load that holds and the first that fails, sought in
-    strides from `guess`. Smaller loads are parts of larger ones, so the same requests decide.
+    strides from `guess`. Smaller loads are parts of larger ones, so the same requests decide. Each
+    load is tried in a fleet that `fleet_load` times the trace fills, not in a larger one: more
+    replicas than that would see the trace's bursts smoothed.
     """
+
+    def holds(load: float) -> bool:
+        return trial.holds(load, max(1, int(fleet_load / load + 1e-9)), spans)
+
     low = high = guess
-    rising = trial.holds(guess, replicas, spans)
+    rising = holds(guess)
     for _ in range(STRIDES):
         if rising:
             low, high = high, high * STRIDE
-            if not trial.holds(high, replicas, spans):
+            if not holds(high):
                 break
         else:
             low, high = low / STRIDE, low
-            if trial.holds(low, replicas, spans):
+            if holds(low):
                 break
     else:
         return high if rising else 0.0
     while high / low > precision:
         middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if trial.holds(middle, replicas, spans) else (low, middle)
+        low, high = (middle, high) if holds(middle) else (low, middle)
     return low
 
 

@@ -20,6 +20,10 @@ def contents(directory: Path) -> dict[str, str]:
     return {p.name: p.read_text(encoding="utf-8") for p in directory.iterdir() if p.is_file()}
 
 
+def test_the_worked_examples_are_there():
+    assert IDS == ["azure-conversation-h100", "week42-h100"]
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=IDS)
 def test_a_worked_example_is_the_rendering_of_its_plan_json(example):
     assert render(read_plan(example / "plan.json")) == contents(example)

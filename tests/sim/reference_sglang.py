@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from reference_vllm_v1 import Engine
 
-INIT, LEAST, STEPS, RETRACT_STEPS, CLIP = 0.7, 0.7 * 0.14, 600, 20, 4096
+INIT, LEAST, STEPS, RETRACT_STEPS, CLIP = 0.7, 0.14, 600, 20, 4096
 
 
 class SGLang(Engine):
@@ -23,17 +23,19 @@ class SGLang(Engine):
     def __init__(self, jobs, settings, cost):
         super().__init__(jobs, settings, cost)
         assert settings.block_size == 1
+        self.initial = min(INIT * settings.schedule_conservativeness, 1.0)
         self.chunked = None
         self.full = False  # nobody is tried
         self.leaving = 0  # finished, but still in the running batch
         self.idle()
 
     def idle(self):
-        self.ratio, self.decays = INIT, 0
+        self.ratio, self.decays = self.initial, 0
         self.leaving, self.full = 0, False
 
     def share(self):
-        return max(self.ratio - self.decays * ((INIT - LEAST) / STEPS), LEAST)
+        least = self.initial * LEAST
+        return max(self.ratio - self.decays * ((self.initial - least) / STEPS), least)
 
     def schedule(self, now):
         batch = self.prefills(now) or self.decodes()
@@ -45,53 +47,45 @@ class SGLang(Engine):
         return min(job.output - job.given, CLIP)
 
     def prefills(self, now):
-        chunk, budget = self.settings.max_num_batched_tokens, self.max_prefill_tokens
+        if self.full and not self.chunked:
+            return []
         promised = sum(self.may_produce(job) for job in self.running if job.in_decode)
-        room = self.free - promised * self.share()
+        self.room = self.free - promised * self.share()
+        self.chunk = self.settings.max_num_batched_tokens
+        self.budget = self.max_prefill_tokens
+        self.full = False
         batch = []
         if self.chunked:
-            job = self.chunked
-            n = min(job.tokens - job.computed, chunk)
-            assert self.grow(job, job.computed + n)
-            batch.append((job, n))
-            chunk, budget, room = chunk - n, budget - n, room - n
-            if job.computed + n == job.tokens:
-                self.chunked = None
-                room -= self.may_produce(job)
-        elif self.full:
-            return []
-        self.full = False
-        while self.waiting:
-            job = self.waiting[0]
-            n = job.tokens
-            if len(self.running) + self.leaving >= self.settings.max_num_seqs:
-                self.full = True
-                break
-            if n + self.may_produce(job) >= room:
-                self.full = True
-                break
-            if batch and n >= budget:
-                break
-            if n > chunk:
-                n = chunk
-                if n == 0:
-                    break
-                self.chunked = job
-            self.waiting.popleft()
-            self.running.append(job)
-            assert self.grow(job, n)
-            if job.scheduled_s != job.scheduled_s:
-                job.scheduled_s = now
-            batch.append((job, n))
-            chunk, budget, room = chunk - n, budget - n, room - n
-            if n == job.tokens:
-                room -= self.may_produce(job)
-            if room <= 0:
-                self.full = True
-                break
-            if budget <= 0 or chunk <= 0:
+            job, self.chunked = self.chunked, None
+            self.add(job, min(job.tokens - job.computed, self.chunk), batch)
+        while self.waiting and not self.full:
+            if not self.try_head(batch, now):
                 break
         return batch
+
+    def add(self, job, n, batch):
+        assert self.grow(job, job.computed + n)
+        batch.append((job, n))
+        self.chunk, self.budget, self.room = self.chunk - n, self.budget - n, self.room - n
+        if job.computed + n == job.tokens:
+            self.room -= self.may_produce(job)
+        else:
+            self.chunked = job
+
+    def try_head(self, batch, now):
+        """Admit the head of the queue; return whether the next may be tried."""
+        job = self.waiting[0]
+        self.full = len(self.running) + self.leaving >= self.settings.max_num_seqs
+        self.full = self.full or job.tokens + self.may_produce(job) >= self.room
+        if self.full or (batch and job.tokens >= self.budget) or self.chunk == 0:
+            return False
+        self.waiting.popleft()
+        self.running.append(job)
+        if job.scheduled_s != job.scheduled_s:
+            job.scheduled_s = now
+        self.add(job, min(job.tokens, self.chunk), batch)
+        self.full = self.room <= 0
+        return self.budget > 0 and self.chunk > 0
 
     def decodes(self):
         if self.leaving:

@@ -104,3 +104,57 @@ def test_preemption(benchmark, day, blocks, name):
     )
     report(benchmark, f"ServeGen 6 to 10 h, {name} preemption", done, len(busiest))
     assert done.totals.preemptions > 0
+
+
+def repeated(requests, times):
+    """The trace again and again, five seconds apart, with ids of its own each time."""
+    n, span, names = len(requests), requests.span_s + 5.0, int(requests.block_ids.max()) + 1
+    turn = np.repeat(np.arange(times), n)
+    offsets = requests.block_offset[1:] + np.arange(times)[:, None] * requests.block_offset[-1]
+    return replace(
+        requests_of(
+            np.tile(requests.arrival_s, times) + turn * span,
+            np.tile(requests.input_tokens, times),
+            np.tile(requests.output_tokens, times),
+        ),
+        block_tokens=requests.block_tokens,
+        block_offset=np.concatenate(([0], offsets.ravel())),
+        block_ids=(requests.block_ids + np.arange(times)[:, None] * names).ravel(),
+    )
+
+
+def test_prefix_cache_at_the_traces_own_blocks(benchmark, shared):
+    """Mooncake's conversations, in blocks of 512 tokens, repeated to a million requests."""
+    from planner.ingest.load import load_trace
+
+    file = shared / "traces" / "mooncake" / "conversation_trace.jsonl"
+    if not file.is_file():
+        pytest.skip("needs the Mooncake conversations")
+    trace = repeated(load_trace([str(file)]).requests, 84)
+    chosen = replace(
+        SETTINGS, block_size=512, num_blocks=52_000 * 16 // 512, enable_prefix_caching=True
+    )
+    done = benchmark.pedantic(
+        replay, args=(trace, cost_8b(), chosen), kwargs={"replicas": 4}, rounds=1, warmup_rounds=1
+    )
+    report(benchmark, "Mooncake × 84, 4 replicas, prefix cache", done, len(trace))
+    blocks = int((trace.input_tokens // 512).sum())
+    seconds = benchmark.stats.stats.min if benchmark.stats else float("nan")
+    print(f"{blocks:,} blocks, {blocks / seconds:,.0f} blocks/s, {done.hit_share:.1%} hit")  # noqa: T201
+    assert 0.05 < done.hit_share < 0.4  # an infinite cache in one replica would hit 37 %
+    assert done.totals.events / len(trace) < 4.5
+
+
+def test_sglang(benchmark, day):
+    chosen = replace(
+        SETTINGS,
+        policy="sglang",
+        admission="reserved_output",
+        block_size=1,
+        num_blocks=52_000 * 16,
+    )
+    done = benchmark.pedantic(
+        replay, args=(day, cost_8b(), chosen), kwargs={"replicas": 14}, rounds=1, warmup_rounds=1
+    )
+    report(benchmark, "ServeGen day, 14 replicas, sglang", done, len(day))
+    assert not np.isnan(done.e2e_s).any()

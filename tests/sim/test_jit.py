@@ -18,7 +18,11 @@ PLAIN = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import numba
+from dataclasses import replace
+import numpy as np
 from sim_cases import case
+from test_prefix import trace_of, with_ids
+from test_sglang import unmixed
 from planner.sim.replay import replay
 print(bool(numba.config.DISABLE_JIT), file=sys.stderr)
 for seed in range(8):
@@ -29,6 +33,13 @@ for seed in range(8):
         for values in (done.ttft_s, done.e2e_s, done.queue_s, done.preemptions, done.replica,
                        done.series.kv_use, done.gaps[done.gaps > 0]):
             print([float(x).hex() for x in values])
+    with_ids(one, np.random.default_rng(seed), unit=one.settings.block_size)
+    cached = replace(one.settings, enable_prefix_caching=True)
+    done = replay(trace_of(one, one.settings.block_size), one.cost, cached, debug=True)
+    print([float(x).hex() for x in (*done.e2e_s, done.totals.hit_tokens)])
+    other = unmixed(one, spare=60, daring=0.1)
+    done = replay(other.trace, other.cost, other.settings, debug=True)
+    print([float(x).hex() for x in done.e2e_s])
 """
 
 
@@ -48,7 +59,7 @@ def test_the_same_bytes_without_numba():
     plain, compiled = run(PLAIN, HERE, NUMBA_DISABLE_JIT="1"), run(PLAIN, HERE)
     assert (plain.stderr.strip(), compiled.stderr.strip()) == ("True", "False")
     assert plain.stdout == compiled.stdout
-    assert len(plain.stdout.splitlines()) == 8 * 2 * 7
+    assert len(plain.stdout.splitlines()) == 8 * (2 * 7 + 2)
 
 
 CALL = """

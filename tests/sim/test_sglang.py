@@ -18,7 +18,7 @@ from planner.sim.replay import REASONS, replay
 from planner.sim.settings import SchedulerSettings
 
 
-def unmixed(one, *, chunk=None, spare=0):
+def unmixed(one, *, chunk=None, spare=0, daring=1.0):
     """The same case under SGLang's policy: pages of one token, `spare` beyond the longest."""
     seqs = one.settings.max_num_seqs
     budget = max(chunk or one.settings.max_num_batched_tokens, seqs)
@@ -34,6 +34,7 @@ def unmixed(one, *, chunk=None, spare=0):
         block_size=1,
         num_blocks=tokens,
         long_prefill_token_threshold=0,
+        schedule_conservativeness=daring,
     )
     return replace(one, settings=chosen, cost=cost)
 
@@ -45,15 +46,18 @@ def test_every_time_equals_the_stepped_scheduler(one, spare, bin_s):
 
 
 @common
-@given(cases(tight=True), st.integers(0, 60), st.integers(1, 30))
-def test_small_chunks_in_a_small_pool(one, spare, chunk):
-    check(unmixed(one, spare=spare, chunk=chunk), reference=SGLang)
+@given(cases(tight=True), st.integers(0, 200), st.integers(1, 30), st.floats(0.0, 2.0))
+def test_small_chunks_in_a_small_pool(one, spare, chunk, daring):
+    check(unmixed(one, spare=spare, chunk=chunk, daring=daring), reference=SGLang)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_long_cases(seed):
     one = unmixed(
-        case(seed, asynchronous=seed % 2 == 1, most=200), spare=int(10 ** (seed % 4)), chunk=64
+        case(seed, asynchronous=seed % 2 == 1, most=200),
+        spare=int(10 ** (seed % 4)),
+        chunk=64,
+        daring=(1.0, 0.1, 0.0)[seed % 3],
     )
     done, _ = check(one, reference=SGLang)
     gaps = np.sort(np.concatenate([np.diff(job.token_s) for job in one.jobs] or [[]]))
@@ -73,8 +77,8 @@ def test_a_prefill_batch_limited_by_max_prefill_tokens():
 def test_the_cases_retract_and_refuse():
     """The equality tests above mean something only if memory runs out in them."""
     retracted = 0
-    for seed in range(30):
-        one = unmixed(case(seed, most=100), spare=40)
+    for seed in range(40):
+        one = unmixed(case(seed, most=150), spare=80, daring=0.0)
         retracted += simulate(one.jobs, one.settings, one.cost, SGLang).preemptions
     assert retracted > 100
 
@@ -94,7 +98,7 @@ class MostFirst(SGLang):
 def test_a_wrong_scheduler_is_told_apart():
     different = 0
     for seed in range(10):
-        one, wrong = (unmixed(case(seed, most=60), spare=40) for _ in range(2))
+        one, wrong = (unmixed(case(seed, most=60), spare=100, daring=0.0) for _ in range(2))
         simulate(wrong.jobs, wrong.settings, wrong.cost, MostFirst)
         done = replay(one.trace, one.cost, one.settings)
         last = np.array([job.token_s[-1] - job.arrival_s for job in wrong.jobs])

@@ -113,8 +113,21 @@ def test_the_screen_names_targets_and_verdicts(run):
 def test_what_does_not_fit_or_cannot_be_replayed_is_refused(run):
     with pytest.raises(InfeasibleError, match="does not fit"):
         run(model="meta-llama/Llama-3.1-70B-Instruct")
-    with pytest.raises(InputError, match="schedules by the policy sglang"):
-        run(more="engine: {name: sglang}")
+    with pytest.raises(InputError, match="least_loaded for vllm alone"):
+        run("--routing", "least_loaded", more="engine: {name: sglang}")
+
+
+def test_sglang_runs_prefill_and_decode_apart(run):
+    """What a decode waits for a prompt shows in the longest gaps, not in the usual ones."""
+    vllm = json.loads(run("--json").stdout)
+    result = run("--json", more="engine: {name: sglang}")
+    data = json.loads(result.stdout)
+    assert data["deployment"]["engine"] == "sglang"
+    (only,) = data["classes"]
+    assert only["requests"] == only["e2e_s"]["count"] == 1500
+    assert data["replay"]["rejected"] == {}
+    assert only["ttft_s"]["p50"] < 1.0
+    assert data["totals"]["hit_tokens"] == vllm["totals"]["hit_tokens"] == 0
 
 
 def test_block_ids_go_through_the_prefix_cache(run, tmp_path):

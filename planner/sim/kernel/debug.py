@@ -29,7 +29,7 @@ def held_tokens(w: World, slot: int) -> int:
         return int(request.input_tokens + request.output_tokens - 1)
     if s.decoding == 1:
         return int(s.start + w.st.step - 1)
-    return int(s.computed)
+    return int(s.total if w.st.prompt_blocks == 1 else s.computed)
 
 
 @part

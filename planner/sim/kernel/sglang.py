@@ -14,13 +14,13 @@ from __future__ import annotations
 import numpy as np
 
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import batch, ledger, meter, prefix, vllm_v1
+from planner.sim.kernel import batch, ledger, meter, prefix, queue, vllm_v1
 from planner.sim.kernel.debug import conservation_fault
 from planner.sim.kernel.world import World
 
-INIT_NEW_TOKEN_RATIO = 0.7
-MIN_NEW_TOKEN_RATIO = 0.7 * 0.14
-NEW_TOKEN_RATIO_DECAY = (INIT_NEW_TOKEN_RATIO - MIN_NEW_TOKEN_RATIO) / 600
+INIT_NEW_TOKEN_RATIO = 0.7  # × schedule_conservativeness, at most 1
+MIN_NEW_TOKEN_RATIO_FACTOR = 0.14
+NEW_TOKEN_RATIO_DECAY_STEPS = 600
 RETRACT_DECODE_STEPS = 20
 CLIP_MAX_NEW_TOKENS = 4096
 
@@ -28,7 +28,7 @@ CLIP_MAX_NEW_TOKENS = 4096
 @part
 def fall_idle(w: World) -> None:
     """Forget what a busy scheduler remembers."""
-    w.st.ratio = INIT_NEW_TOKEN_RATIO
+    w.st.ratio = w.st.ratio_init
     w.st.decays = 0
     w.st.leaving = 0
     w.st.batch_full = 0
@@ -44,7 +44,9 @@ def room(w: World) -> float:
         if w.slots[slot].decoding == 1:
             promised += min(w.slots[slot].finish_step - st.step, CLIP_MAX_NEW_TOKENS)
         slot = w.slots[slot].after
-    share = max(st.ratio - st.decays * NEW_TOKEN_RATIO_DECAY, MIN_NEW_TOKEN_RATIO)
+    least = st.ratio_init * MIN_NEW_TOKEN_RATIO_FACTOR
+    decay = (st.ratio_init - least) / NEW_TOKEN_RATIO_DECAY_STEPS
+    share = max(st.ratio - st.decays * decay, least)
     return float(st.free_blocks - promised * share)
 
 
@@ -71,7 +73,9 @@ def take_head(w: World) -> int:
 def gather(w: World) -> None:
     """Gather a prefill batch: the unfinished prompt first, then the queue in order."""
     st = w.st
+    stalled = st.stalled
     batch.clear_batch(w)
+    st.stalled = stalled  # still so, should nothing be gathered
     chunk = st.max_num_batched_tokens
     budget = st.max_prefill_tokens
     left = room(w)
@@ -88,7 +92,7 @@ def gather(w: World) -> None:
             produce = w.requests[s.request].output_tokens - s.generated
             left -= min(produce, CLIP_MAX_NEW_TOKENS)
     st.batch_full = 0
-    while vllm_v1.is_waiting(w):
+    while queue.is_waiting(w):
         generated = w.resume[st.head].generated
         tokens = w.requests[st.head].input_tokens + generated
         produce = min(w.requests[st.head].output_tokens - generated, CLIP_MAX_NEW_TOKENS)
@@ -189,16 +193,12 @@ def retract(w: World) -> None:
 
 
 @part
-def decode(w: World, until_s: float) -> bool:
+def decode_steps(w: World, until_s: float) -> bool:
     """Time one decode step, or all of them up to the next event; False if that is put off."""
     st = w.st
-    if w.residue[st.cross] > st.free_blocks:
-        retract(w)
-        vllm_v1.one_step(w)
-        return True
     if not vllm_v1.is_steady(w):
         vllm_v1.one_step(w)
-    elif st.batch_full == 0 and vllm_v1.is_waiting(w):
+    elif st.batch_full == 0 and queue.is_waiting(w):
         batch.clear_batch(w)  # the next iteration tries the queue
         st.free_blocks -= w.residue[st.cross]
         batch.run_batch(w)
@@ -209,6 +209,32 @@ def decode(w: World, until_s: float) -> bool:
             st.leaving = 0
             st.batch_full = 0
     st.decays += st.ran_steps
+    return True
+
+
+@part
+def decode(w: World, until_s: float) -> bool:
+    """Prepare and run decodes, up to the next event; return False if that is put off."""
+    st = w.st
+    shrunk = st.leaving
+    if shrunk > 0:
+        st.leaving = 0
+        st.batch_full = 0
+    retracted = w.residue[st.cross] > st.free_blocks
+    if retracted:
+        retract(w)
+    if st.decodes == 0:
+        if st.running == 0 and not retracted and shrunk == 0 and st.batch_full == 1:
+            st.fault = 8
+            return False
+        fall_idle(w)
+        vllm_v1.notice(w)
+        return True
+    if retracted:
+        vllm_v1.one_step(w)
+    elif not decode_steps(w, until_s):
+        return False
+    batch.after_steps(w)
     return True
 
 
@@ -229,7 +255,7 @@ def nothing_runs(w: World, until_s: float) -> bool:
 def next_event(w: World, until_s: float) -> bool:
     """Run up to the next event; return False if nothing more starts before `until_s`."""
     st = w.st
-    waiting = vllm_v1.is_waiting(w)
+    waiting = queue.is_waiting(w)
     if st.decodes == 0 and st.partials == 0 and not waiting:
         return nothing_runs(w, until_s)
     if st.now >= until_s:
@@ -242,21 +268,7 @@ def next_event(w: World, until_s: float) -> bool:
             batch.run_prefill(w)
             batch.after_steps(w)
             return True
-    shrunk = st.leaving
-    if shrunk > 0:
-        st.leaving = 0
-        st.batch_full = 0
-    if st.decodes == 0:
-        if st.running == 0 and shrunk == 0 and st.batch_full == 1:
-            st.fault = 8
-            return False
-        fall_idle(w)
-        vllm_v1.notice(w)
-        return True
-    if not decode(w, until_s):
-        return False
-    batch.after_steps(w)
-    return True
+    return decode(w, until_s)
 
 
 @entry
@@ -268,7 +280,8 @@ def advance(w: World, until_s: float) -> None:
             st.fault = conservation_fault(w)
 
 
-def begin(states: np.ndarray) -> None:
+def begin(states: np.ndarray, schedule_conservativeness: float) -> None:
     """Set the records of idle replicas to this policy's start."""
-    states["ratio"] = INIT_NEW_TOKEN_RATIO
+    share = min(INIT_NEW_TOKEN_RATIO * schedule_conservativeness, 1.0)
+    states["ratio"] = states["ratio_init"] = share
     states["prefill_first"] = 1  # decode steps admit nobody

@@ -10,8 +10,6 @@ was preempted in this step. Three ways through a step, all with one meaning:
 
 V0 (`prefill_first`) admits whole prompts, in steps of their own while every decode waits; its
 other steps are decodes alone.
-
-Waiting requests need no queue: the preempted are a stack in front, the others follow by arrival.
 """
 
 from __future__ import annotations
@@ -19,131 +17,10 @@ from __future__ import annotations
 import numpy as np
 
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import batch, clock, ledger, meter, prefix
+from planner.sim.kernel import batch, clock, ledger, meter, prefix, queue
 from planner.sim.kernel.debug import conservation_fault
 from planner.sim.kernel.heap import SLOT_BITS
 from planner.sim.kernel.world import World
-
-
-@part
-def is_waiting(w: World) -> bool:
-    """Return whether the scheduler knows of a waiting request."""
-    st = w.st
-    return bool(st.stacked > 0 or (st.head >= 0 and w.requests[st.head].arrival_s <= st.visible))
-
-
-@part
-def chunk_limit(w: World) -> int:
-    """Return the longest chunk of one prompt: long_prefill_token_threshold, if it applies."""
-    st = w.st
-    if st.threshold == 0:
-        return int(st.max_num_batched_tokens)
-    known = st.running + st.stacked
-    request = st.head
-    while known < 2 and request >= 0 and w.requests[request].arrival_s <= st.visible:
-        known += 1
-        request = w.requests[request].following
-    if st.threshold_needs_company == 1 and known < 2:
-        return int(st.max_num_batched_tokens)
-    return int(st.threshold)
-
-
-@part
-def head_tokens(w: World) -> int:
-    """Return the tokens the head of the queue must compute before its next output token."""
-    st = w.st
-    if st.stacked > 0:
-        entry = w.slots[st.stacked - 1]
-        return int(w.requests[entry.stack_request].input_tokens + entry.stack_generated)
-    return int(w.requests[st.head].input_tokens)
-
-
-@part
-def head_cached(w: World, total: int) -> int:
-    """Return the tokens of the queue's head that the prefix cache holds; one is always computed."""
-    st = w.st
-    number = w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head
-    if st.caching == 1:
-        prefix.look_up(w, number, total)
-        return int(st.hit_blocks * st.block_size)
-    return int(min(w.requests[number].cached_tokens, total - 1))
-
-
-@part
-def head_fits(w: World, total: int, held: int, free_blocks: int) -> bool:
-    """Return whether the queue's head, holding `held` tokens after its first chunk, may start."""
-    size = w.st.block_size
-    required = ledger.blocks_of(total if w.st.full_sequence == 1 else held, size)
-    required -= w.st.hit_used  # hits that are not in use come out of the free blocks
-    return bool(required <= free_blocks - w.st.watermark_blocks)
-
-
-@part
-def can_admit(w: World) -> bool:
-    """Return whether the queue's head joins the next step, if its decodes get their blocks."""
-    st = w.st
-    alone = st.prefill_first == 1  # the decodes wait
-    budget = st.max_num_batched_tokens - (0 if alone else st.decodes)
-    if budget <= 0 or st.running >= st.max_num_seqs:
-        return False
-    total = head_tokens(w)
-    cached = head_cached(w, total)
-    held = cached + min(total - cached, budget, chunk_limit(w))
-    # Blocks that the decodes take can be the head's own hits, and then cost it nothing more.
-    taken = 0 if alone or st.caching == 1 else w.residue[st.cross]
-    return head_fits(w, total, held, st.free_blocks - taken)
-
-
-@part
-def take_head(w: World, cached: int) -> int:
-    """Move the head of the queue, with `cached` tokens, to the running list; return its slot."""
-    st = w.st
-    slot = ledger.take_slot(w)
-    s = w.slots[slot]
-    s.growing = 0
-    if st.stacked > 0:
-        st.stacked -= 1
-        entry = w.slots[st.stacked]
-        st.recomputed_tokens += max(entry.stack_computed - cached, 0)
-        s.request = entry.stack_request
-        s.generated = entry.stack_generated
-        s.last_token_s = entry.stack_last_token_s
-    else:
-        s.request = st.head
-        s.generated = 0
-        st.head = w.requests[st.head].following
-    if w.requests[s.request].preemptions == 0:
-        w.requests[s.request].scheduled_s = st.now
-        st.hit_tokens += cached
-    s.computed = cached
-    s.total = w.requests[s.request].input_tokens + s.generated
-    return slot
-
-
-@part
-def admit(w: World, budget: int) -> None:
-    """Admit from the head of the queue while budget, slots and blocks last."""
-    st = w.st
-    limit = chunk_limit(w)
-    while budget > 0 and st.running < st.max_num_seqs and is_waiting(w):
-        total = head_tokens(w)
-        cached = head_cached(w, total)
-        chunk = min(total - cached, budget, limit)
-        if not head_fits(w, total, cached + chunk, st.free_blocks):
-            break
-        if st.prefill_first == 1 and cached + chunk < total:
-            break  # prompts stay whole
-        run = w.slots[st.stacked - 1].stack_run if st.stacked > 0 else -1
-        slot = take_head(w, cached)
-        st.free_blocks -= ledger.blocks_of(cached + chunk, st.block_size)
-        if st.caching == 1:
-            st.free_blocks += st.hit_blocks
-            prefix.take_hits(w, slot, run)
-        budget -= chunk
-        batch.add_chunk(w, slot, chunk)
-        if cached + chunk < total:
-            st.partials += 1
-            st.partial = slot
 
 
 @part
@@ -159,8 +36,9 @@ def schedule_totals(w: World) -> int:
     if st.partials > 0:
         s = w.slots[st.partial]
         chunk = min(s.total - s.computed, budget)
-        free -= ledger.blocks_of(s.computed + chunk, st.block_size)
-        free += ledger.blocks_of(s.computed, st.block_size)
+        if st.prompt_blocks == 0:
+            free -= ledger.blocks_of(s.computed + chunk, st.block_size)
+            free += ledger.blocks_of(s.computed, st.block_size)
     if free < 0:
         return -1
     st.free_blocks = free
@@ -211,7 +89,8 @@ def preempt_last(w: World) -> None:
     entry.stack_last_token_s = s.last_token_s
     entry.stack_computed = s.computed
     entry.stack_run = -1
-    prefix.give_back(w, slot, s.computed, st.stacked)
+    early = st.prompt_blocks == 1 and s.computed < s.total
+    prefix.give_back(w, slot, s.total if early else s.computed, st.stacked)
     st.stacked += 1
     ledger.drop_slot(w, slot)
 
@@ -232,7 +111,7 @@ def schedule_listed(w: World) -> int:
     """Walk the running list in admission order; return the budget left."""
     st = w.st
     budget = st.max_num_batched_tokens
-    limit = chunk_limit(w)
+    limit = queue.chunk_limit(w)
     slot = st.front
     while slot >= 0 and budget > 0:
         s = w.slots[slot]
@@ -243,6 +122,8 @@ def schedule_listed(w: World) -> int:
         chunk = 1 if s.decoding == 1 else min(s.total - done, budget, limit)
         blocks = ledger.blocks_of(done + chunk, st.block_size)
         blocks -= ledger.blocks_of(done, st.block_size)
+        if s.decoding == 0 and st.prompt_blocks == 1:
+            blocks = 0
         if not make_room(w, slot, blocks):
             return int(budget)
         st.free_blocks -= blocks
@@ -285,7 +166,7 @@ def decode_run(w: World, until_s: float) -> bool:
     """
     st = w.st
     steps = ledger.next_completion(w) - st.step
-    waiting = is_waiting(w)
+    waiting = queue.is_waiting(w)
     if st.zombies > 0:
         # What they give back can admit the queue's head in the next step.
         if waiting or until_s < np.inf:
@@ -337,8 +218,8 @@ def one_step(w: World) -> bool:
     budget = -1 if ordered else schedule_totals(w)
     if budget < 0:
         budget = schedule_listed(w)
-    if st.preempted == preempted and st.prefill_first == 0:
-        admit(w, budget)
+    if (st.preempted == preempted or st.admits_always == 1) and st.prefill_first == 0:
+        queue.admit(w, budget)
     if st.decodes == 0 and st.batch_prefills == 0:
         return False
     batch.run_batch(w)
@@ -349,7 +230,7 @@ def one_step(w: World) -> bool:
 def prefill_step(w: World) -> None:
     """Time one step of whole prompts alone, as many as budget, slots and blocks take."""
     batch.clear_batch(w)
-    admit(w, w.st.max_num_batched_tokens)
+    queue.admit(w, w.st.max_num_batched_tokens)
     batch.run_prefill(w)
 
 
@@ -392,7 +273,7 @@ def is_steady(w: World) -> bool:
 def next_event(w: World, until_s: float) -> bool:
     """Run up to the next event; return False if nothing more starts before `until_s`."""
     st = w.st
-    joins = is_waiting(w) and can_admit(w)
+    joins = queue.is_waiting(w) and queue.can_admit(w)
     if st.decodes == 0 and st.partials == 0 and not joins:
         return wake(w, until_s)
     if st.now >= until_s:

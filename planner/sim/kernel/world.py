@@ -21,6 +21,10 @@ STATE = np.dtype(
         ("num_blocks", "i8"),
         ("full_sequence", "i8"),
         ("prefill_first", "i8"),  # vLLM V0: whole prompts, in steps of their own
+        ("whole_prompts", "i8"),  # Orca: prompts are not cut
+        ("one_prefill", "i8"),  # SARATHI: one prompt a step
+        ("prompt_blocks", "i8"),  # Sarathi-Serve: admission takes the whole prompt's blocks
+        ("admits_always", "i8"),  # Sarathi-Serve: in a step that preempts too
         ("watermark_blocks", "i8"),
         ("max_prefill_tokens", "i8"),  # SGLang: of a prefill batch, chunk apart
         ("caching", "i8"),  # blocks are reused by the trace's ids
@@ -72,6 +76,7 @@ STATE = np.dtype(
         ("leaving", "i8"),  # finished and released, but still counted in the running batch
         ("decays", "i8"),  # decode steps since `ratio` was set
         ("ratio", "f8"),
+        ("ratio_init", "f8"),
         # Prefix cache, see planner.sim.kernel.prefix
         ("blank_blocks", "i8"),  # free, without content: taken first
         ("lru_blocks", "i8"),

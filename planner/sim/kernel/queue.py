@@ -1,0 +1,137 @@
+"""vLLM's waiting queue: who is at its head, whether it may start, and its admission.
+
+Waiting requests need no queue of their own: the preempted are a stack in front, the others follow
+by arrival.
+"""
+
+from __future__ import annotations
+
+from planner.sim.jit import part
+from planner.sim.kernel import batch, ledger, prefix
+from planner.sim.kernel.world import World
+
+
+@part
+def is_waiting(w: World) -> bool:
+    """Return whether the scheduler knows of a waiting request."""
+    st = w.st
+    return bool(st.stacked > 0 or (st.head >= 0 and w.requests[st.head].arrival_s <= st.visible))
+
+
+@part
+def chunk_limit(w: World) -> int:
+    """Return the longest chunk of one prompt: long_prefill_token_threshold, if it applies."""
+    st = w.st
+    if st.threshold == 0:
+        return int(st.max_num_batched_tokens)
+    known = st.running + st.stacked
+    request = st.head
+    while known < 2 and request >= 0 and w.requests[request].arrival_s <= st.visible:
+        known += 1
+        request = w.requests[request].following
+    if st.threshold_needs_company == 1 and known < 2:
+        return int(st.max_num_batched_tokens)
+    return int(st.threshold)
+
+
+@part
+def head_tokens(w: World) -> int:
+    """Return the tokens the head of the queue must compute before its next output token."""
+    st = w.st
+    if st.stacked > 0:
+        entry = w.slots[st.stacked - 1]
+        return int(w.requests[entry.stack_request].input_tokens + entry.stack_generated)
+    return int(w.requests[st.head].input_tokens)
+
+
+@part
+def head_cached(w: World, total: int) -> int:
+    """Return the tokens of the queue's head that the prefix cache holds; one is always computed."""
+    st = w.st
+    number = w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head
+    if st.caching == 1:
+        prefix.look_up(w, number, total)
+        return int(st.hit_blocks * st.block_size)
+    return int(min(w.requests[number].cached_tokens, total - 1))
+
+
+@part
+def head_fits(w: World, total: int, held: int, free_blocks: int) -> bool:
+    """Return whether the queue's head, holding `held` tokens after its first chunk, may start."""
+    size = w.st.block_size
+    required = ledger.blocks_of(total if w.st.full_sequence == 1 else held, size)
+    required -= w.st.hit_used  # hits that are not in use come out of the free blocks
+    return bool(required <= free_blocks - w.st.watermark_blocks)
+
+
+@part
+def can_admit(w: World) -> bool:
+    """Return whether the queue's head joins the next step, if its decodes get their blocks."""
+    st = w.st
+    alone = st.prefill_first == 1  # the decodes wait
+    budget = st.max_num_batched_tokens - (0 if alone else st.decodes)
+    if budget <= 0 or st.running >= st.max_num_seqs:
+        return False
+    total = head_tokens(w)
+    cached = head_cached(w, total)
+    if st.whole_prompts == 1 and total - cached > budget:
+        return False
+    held = cached + min(total - cached, budget, chunk_limit(w))
+    # Blocks that the decodes take can be the head's own hits, and then cost it nothing more.
+    taken = 0 if alone or st.caching == 1 else w.residue[st.cross]
+    return head_fits(w, total, held, st.free_blocks - taken)
+
+
+@part
+def take_head(w: World, cached: int) -> int:
+    """Move the head of the queue, with `cached` tokens, to the running list; return its slot."""
+    st = w.st
+    slot = ledger.take_slot(w)
+    s = w.slots[slot]
+    s.growing = 0
+    if st.stacked > 0:
+        st.stacked -= 1
+        entry = w.slots[st.stacked]
+        st.recomputed_tokens += max(entry.stack_computed - cached, 0)
+        s.request = entry.stack_request
+        s.generated = entry.stack_generated
+        s.last_token_s = entry.stack_last_token_s
+    else:
+        s.request = st.head
+        s.generated = 0
+        st.head = w.requests[st.head].following
+    if w.requests[s.request].preemptions == 0:
+        w.requests[s.request].scheduled_s = st.now
+        st.hit_tokens += cached
+    s.computed = cached
+    s.total = w.requests[s.request].input_tokens + s.generated
+    return slot
+
+
+@part
+def admit(w: World, budget: int) -> None:
+    """Admit from the head of the queue while budget, slots and blocks last."""
+    st = w.st
+    limit = chunk_limit(w)
+    while budget > 0 and st.running < st.max_num_seqs and is_waiting(w):
+        total = head_tokens(w)
+        cached = head_cached(w, total)
+        chunk = min(total - cached, budget, limit)
+        if not head_fits(w, total, cached + chunk, st.free_blocks):
+            break
+        if (st.prefill_first == 1 or st.whole_prompts == 1) and cached + chunk < total:
+            break  # prompts stay whole
+        if st.one_prefill == 1 and st.batch_prefills > 0:
+            break
+        run = w.slots[st.stacked - 1].stack_run if st.stacked > 0 else -1
+        slot = take_head(w, cached)
+        held = total if st.prompt_blocks == 1 else cached + chunk
+        st.free_blocks -= ledger.blocks_of(held, st.block_size)
+        if st.caching == 1:
+            st.free_blocks += st.hit_blocks
+            prefix.take_hits(w, slot, run)
+        budget -= chunk
+        batch.add_chunk(w, slot, chunk)
+        if cached + chunk < total:
+            st.partials += 1
+            st.partial = slot
