@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -51,11 +52,12 @@ def render(plan: Plan) -> dict[str, str]:
     if problems:
         details = "; ".join(f"{path}: {message}" for path, message in problems[:5])
         raise ValueError(f"the plan does not obey plan.schema.json: {details}")
-    plan = plan_from_dict(data)  # what the reader of plan.json has, rounding included
+    text = dumps(data)
+    plan = plan_from_dict(json.loads(text))  # what the reader of plan.json has: rounded, sorted
     figures = _figures(plan)
     report = markdown_environment().get_template("report.md.j2")
     return {
-        "plan.json": dumps(data),
+        "plan.json": text,
         "report.md": _tidy(report.render(context(plan, tuple(figures)))),
         EXECUTABLE: launch_script(plan),
         **figures,

@@ -193,22 +193,20 @@ def retract(w: World) -> None:
 
 
 @part
-def decode_steps(w: World, until_s: float) -> bool:
+def decode_steps(w: World, retracted: bool, until_s: float) -> bool:
     """Time one decode step, or all of them up to the next event; False if that is put off."""
     st = w.st
-    if not vllm_v1.is_steady(w):
+    tried_next = st.batch_full == 0 and queue.is_waiting(w)
+    if retracted or tried_next or not vllm_v1.is_steady(w):
         vllm_v1.one_step(w)
-    elif st.batch_full == 0 and queue.is_waiting(w):
-        batch.clear_batch(w)  # the next iteration tries the queue
-        st.free_blocks -= w.residue[st.cross]
-        batch.run_batch(w)
     else:
         if not vllm_v1.decode_run(w, until_s):
             return False
         if st.ran_steps > 1 and st.leaving > 0:
             st.leaving = 0
             st.batch_full = 0
-    st.decays += st.ran_steps
+    if not retracted:
+        st.decays += st.ran_steps
     return True
 
 
@@ -230,9 +228,7 @@ def decode(w: World, until_s: float) -> bool:
         fall_idle(w)
         vllm_v1.notice(w)
         return True
-    if retracted:
-        vllm_v1.one_step(w)
-    elif not decode_steps(w, until_s):
+    if not decode_steps(w, retracted, until_s):
         return False
     batch.after_steps(w)
     return True
