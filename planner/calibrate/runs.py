@@ -222,7 +222,7 @@ def replayed(item: Point, requests: Requests, cost: StepCost) -> Predicted:
         raise Unsupported("no request fits the KV cache that the account leaves")
     end = float((requests.arrival_s[served] + found.e2e_s[served]).max())
     return Predicted(
-        ttft_s=float(found.ttft_s[served].mean()) + cost.frontend_s,
+        ttft_s=float(found.ttft_s[served].mean()),
         tpot_s=float(np.nanmean(found.tpot_s[served])),
         output_tokens_per_s=float(requests.output_tokens[served].sum()) / end,
     )

@@ -18,7 +18,7 @@ BY_EQUATIONS_ONLY = (
 )
 BY_REPLAY = (
     "Alternatives and sensitivities come from the equations, scaled to the plan's replay.",
-    "Cached prefixes are what the profile's LRU curve gives; a replay evicts none of them.",
+    "Cached prefixes are those the log reports; the replay evicts none of them.",
 )
 
 # P99 of TTFT and TPOT against a replay of two recorded traces on five GPUs and of a synthetic one
@@ -32,8 +32,9 @@ def not_modelled(decision: Decision) -> tuple[str, ...]:
     """Return what the model leaves out of this plan."""
     if decision.confirmed is None:
         return (*BY_EQUATIONS_ONLY, *NOT_MODELLED)
-    cached = bool(decision.confirmed.trial.requests.cached_tokens.any())
-    return (*(BY_REPLAY if cached else BY_REPLAY[:1]), *NOT_MODELLED)
+    requests = decision.confirmed.trial.requests
+    stated = not len(requests.block_ids) and bool(requests.cached_tokens.any())
+    return (*(BY_REPLAY if stated else BY_REPLAY[:1]), *NOT_MODELLED)
 
 
 def _percentiles(decision: Decision) -> Evidence:

@@ -254,11 +254,18 @@ def _prefix(parts: Parts) -> Iterator[Finding]:
         yield finding(
             "prefix_cache_assumption",
             reusable_share=share,
-            used_share=share * decision.cached,
+            used_share=_used_share(decision, share),
             replicas=decision.replicas,
         )
     elif decision.case.slo.prefix_caching:
         yield finding("prefix_reuse_unknown")
+
+
+def _used_share(decision: Decision, reusable: float) -> float:
+    """Return the share of input tokens taken from the cache: as replayed, else as estimated."""
+    if decision.confirmed is not None and len(decision.case.requests.block_ids):
+        return decision.confirmed.whole.hit_share
+    return reusable * decision.cached
 
 
 def _merged(latency: tuple[LatencyRow, ...]) -> Iterator[Finding]:

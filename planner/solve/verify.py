@@ -41,7 +41,8 @@ PRECISION = 1.01  # capacities are found to one percent
 class Trial:
     """A configuration with the trace it is held against.
 
-    `requests` carry the cached tokens that a replica's own prefix cache serves. `correlated`
+    Prefix caching is replayed block by block where the trace has block ids; otherwise `requests`
+    carry the cached tokens that a replica's own cache is taken to serve. `correlated`
     says how traffic above the trace's own rate is made: False from copies that burst
     independently, True from copies that burst together. The truth lies between.
     """
@@ -102,7 +103,7 @@ class Trial:
             classes=[each for each in self.classes if each.name in names],
             windows=edges_of(judged, len(part.class_names)),
             stop_when_lost=stop_when_lost,
-            use_cached_tokens=bool(part.cached_tokens.any()),
+            use_cached_tokens=not len(part.block_ids) and bool(part.cached_tokens.any()),
         )
 
     @property
