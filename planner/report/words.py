@@ -31,7 +31,7 @@ REASONS: Mapping[str, str] = {
     "engine_default": "engine defaults",
     "costs_more_or_violates": "cost more or miss a target",
     "not_allowed": "not allowed by slo.yaml",
-    "smaller_margin": "same cost, smaller margin",
+    "smaller_margin": "no larger margin",
 }
 STAGES: Mapping[str, str] = {
     "enumerated": "enumerated",

@@ -182,7 +182,7 @@ def _why(
         return reason, detail
     if note:
         return "not_allowed", "same cost" + note
-    return "smaller_margin", "same cost; no larger margin"
+    return "smaller_margin", "same cost"
 
 
 def _allowed(decision: Decision, deployment: Deployment) -> bool:

@@ -21,15 +21,15 @@ from planner.solve.finalists import (
 from planner.solve.fleet import fleet_load, for_load, replica_factor
 from planner.solve.search import Option, Priced, configs_of
 from planner.solve.steps import stretched
-from planner.solve.verify import WHOLE_REQUESTS, Span, Trial, carried, trial_of
+from planner.solve.verify import Span, Trial, carried, trial_of
 from planner.spec.deployment import Deployment
 
 Progress = Callable[[str], None]
 
 ROUNDS = 4  # times the whole trace may reveal windows harder than those probed
 NEW_SPANS = 2  # windows added at a time
-SUSPECTS = 6  # windows that are asked again
-COARSE = 1.03  # precision of the capacities that only make a band
+SUSPECTS = 3  # windows that are asked again
+COARSE = 1.05  # precision of the capacities that only make a band
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,21 +77,25 @@ def confirm(
         return decision, []
     spans, probed = tuple(decision.demand.spans), 0
     first = best = replayed_option(case, mine, chosen, decision.factor, spans)
+    stale = True  # the count changed since everything cheaper was asked
     for _ in range(ROUNDS):
-        progress("replaying the finalists")
-        found, tried = cheapest_by_replay(
-            case, all_priced, best, trial, spans, guess=decision.replicas
-        )
-        if found.option.replicas is None:
-            raise _nothing_survives(decision)
-        best = best_settings(case, found, trial, spans, _defaults(case, fitting))
-        probed += tried
+        if stale:
+            progress("replaying the finalists")
+            found, tried = cheapest_by_replay(
+                case, all_priced, best, trial, spans, guess=decision.replicas
+            )
+            if found.option.replicas is None:
+                raise _nothing_survives(decision)
+            best = best_settings(case, found, trial, spans, _defaults(case, fitting))
+            probed += tried
         progress("replaying the whole trace")
         harder = _harder(case, best, spans)
         if not harder:
             break
         spans = (*spans, *harder)
-        best = replayed_option(case, best.option.priced, best.trial, best.option.factor, spans)
+        last = best
+        best = replayed_option(case, last.option.priced, last.trial, last.option.factor, spans)
+        stale = best.option.replicas != last.option.replicas
     decided = _decided(decision, best, spans, probed)
     check_practical(decided, best.option)
     return decided, [first.option, best.option]
@@ -135,7 +139,7 @@ def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
     """
     count = best.replicas_for_load
     load = fleet_load(case.needs) / count
-    whole = best.trial.replayed(load, count, budget=WHOLE_REQUESTS)
+    whole = best.trial.whole(load, count)
     missed: dict[Span, float] = {}
     for result in whole.targets:
         allowed = 1.0 - result.target.percentile / 100.0
@@ -170,7 +174,7 @@ def _decided(decision: Decision, best: Finalist, spans: tuple[Span, ...], probed
     confirmed = Confirmed(
         trial=best.trial,
         spans=spans,
-        whole=best.trial.replayed(load, count, budget=WHOLE_REQUESTS),
+        whole=best.trial.whole(load, count),
         probed=probed,
         counts=_doubts(case, best, spans, cost.band),
         screen_ratio=ratio,
@@ -209,14 +213,15 @@ def _doubts(
         )
         return found if found is not None else count
 
-    factor = best.option.factor
-    fast = replace(trial, cost=stretched(trial.cost, 1.0 - band))
-    slow = replace(trial, cost=stretched(trial.cost, 1.0 + band))
-    counts = {
-        "step_time": (counted(fast, factor / (1.0 - band)), counted(slow, factor / (1.0 + band))),
-        "draw": (count, counted(replace(trial, seed=trial.seed + 1), factor)),
+    factor, load = best.option.factor, replica_factor(case.needs, count)
+    asked: dict[str, tuple[Trial, float]] = {
+        "fast": (replace(trial, cost=stretched(trial.cost, 1.0 - band)), factor / (1.0 - band)),
+        "slow": (replace(trial, cost=stretched(trial.cost, 1.0 + band)), factor / (1.0 + band)),
+        "draw": (replace(trial, seed=trial.seed + 1), factor),
+        **({"burstier": (trial.burstier, factor)} if load > 1.0 else {}),
     }
-    if replica_factor(case.needs, count) > 1.0:
-        together = counted(trial.burstier, factor)
-        counts["bursts_of_the_sample"] = (count, together)
-    return {name: (min(*pair, count), max(*pair, count)) for name, pair in counts.items()}
+    found = {name: counted(*pair) for name, pair in asked.items()}
+    pairs = {"step_time": (found["fast"], found["slow"]), "draw": (count, found["draw"])}
+    if "burstier" in found:
+        pairs["bursts_of_the_sample"] = (count, found["burstier"])
+    return {name: (min(*pair, count), max(*pair, count)) for name, pair in pairs.items()}

@@ -52,9 +52,9 @@ def _percentiles(decision: Decision) -> Evidence:
         grade="replayed",
         source=(
             f"every request through {decision.case.engine.id} {decision.case.engine.version}'s"
-            " scheduler, event by event"
+            " scheduler as modelled, event by event; bands in the latency table"
         ),
-        band=decision.cost.band,
+        band=None,
     )
 
 

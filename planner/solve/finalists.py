@@ -19,8 +19,9 @@ from planner.solve.verify import Span, Trial, carried
 from planner.spec.deployment import Deployment
 
 SLOTS = 2  # of a family's max_num_seqs the largest are tried: fewer only lower the capacity
+NEAR = 3  # doublings of the budget that are compared
 MORE = 8  # counts above the computed one that are tried
-MARGINS = (0.1, 0.25, 0.5)  # load above what is needed, to tell equal costs apart
+MARGINS = (0.05, 0.15, 0.4)  # load above what is needed, to tell equal costs apart
 USUAL_BUDGET = 2048  # budgets near it are asked first: most answers are there
 
 MakeTrial = Callable[[Priced, Candidate], Trial | None]
@@ -165,7 +166,7 @@ def best_settings(
 
 
 def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
-    """Return members with any budget and the same slots, and the one with the next fewer slots."""
+    """Return members with nearby budgets and the same slots, and the one with the next fewer."""
     mine = candidate.deployment
     members = priced.family.candidates
     fewer = [
@@ -174,7 +175,14 @@ def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
         if c.deployment.max_num_batched_tokens == mine.max_num_batched_tokens
         and c.deployment.max_num_seqs < mine.max_num_seqs
     ]
-    return [c for c in members if c.deployment.max_num_seqs == mine.max_num_seqs] + fewer[-1:]
+    near = [
+        c
+        for c in members
+        if c.deployment.max_num_seqs == mine.max_num_seqs
+        and abs(math.log2(c.deployment.max_num_batched_tokens / mine.max_num_batched_tokens))
+        <= NEAR
+    ]
+    return near + fewer[-1:]
 
 
 def _margin_step(trial: Trial, needed: float, count: int, spans: Sequence[Span]) -> int:

@@ -93,7 +93,12 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     ),
     "load_test_decides": ("low_tokens", "chosen_tokens", "high_tokens"),
     "published_gains_are_evidence": (),
-    "sampling_thins_bursts": ("sample_rate", "load_factor"),
+    "sampling_thins_bursts": (
+        "sample_rate",
+        "load_factor",
+        "raw_10min_tokens_per_s",
+        "raw_minute_tokens_per_s",
+    ),
     "few_requests_windows_merged": ("class_name", "requests", "windows"),
     "quantised_timestamps": ("quantum_s",),
     "short_trace": ("span_s",),

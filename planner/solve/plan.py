@@ -144,9 +144,10 @@ class Concurrency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaTerms:
-    """From demand to replicas, term by term."""
+    """From demand to replicas, term by term, in the window that decides."""
 
-    peak_requests_per_s: float  # busiest evaluation window, after the sample rate
+    window: str
+    peak_requests_per_s: float  # of that window, after the sample rate
     growth: float
     headroom: float
     capacity_requests_per_s: float  # of one replica within every target, same mix

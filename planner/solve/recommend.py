@@ -38,6 +38,7 @@ from planner.solve.replayed import CountBand, count_band, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
 from planner.solve.surge import surge
+from planner.solve.windows import window_label
 from planner.spec.launch import launch_argv
 
 SCHEMA_VERSION = "1"
@@ -112,7 +113,7 @@ def _plan(
 ) -> Plan:
     case, deployment = decision.case, decision.deployment
     latency, band = _latency(decision), _band(decision)
-    binding = _binding_stretch(decision)
+    binding = _binding_stretch(decision, latency)
     chunk = chunk_analysis(decision, binding, _mean_prompt(decision, latency))
     flood = surge(decision)
     kv = concurrency(decision)
@@ -184,10 +185,13 @@ def _step_time_counts(decision: Decision) -> tuple[int, int]:
     return step_time_band(decision)
 
 
-def _binding_stretch(decision: Decision) -> Judged:
-    """Return the judged stretch in which the plan comes closest to failing."""
+def _binding_stretch(decision: Decision, latency: tuple[LatencyRow, ...]) -> Judged:
+    """Return the judged stretch of the binding row, else the one nearest to failing."""
+    window = next((row.worst_window for row in latency if row.binds), "")
     shortfall = []
     for part in decision.judged:
+        if _label(decision, part) == window:
+            return part
         found = estimate(
             decision.cost, part.stretch, decision.at(), part.checks, mixes=decision.case.mixes
         )
@@ -195,6 +199,11 @@ def _binding_stretch(decision: Decision) -> Judged:
         missing = (1.0 - found.attainment[0]) / (1.0 - required + 1e-9)
         shortfall.append(float(missing.max(initial=0.0)))
     return decision.judged[int(np.argmax(shortfall))]
+
+
+def _label(decision: Decision, part: Judged) -> str:
+    origin = decision.case.requests.origin
+    return window_label(part.stretch.start_s, part.stretch.end_s, origin)
 
 
 def _mean_prompt(decision: Decision, latency: tuple[LatencyRow, ...]) -> float:
@@ -218,6 +227,7 @@ def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms
     first, last = np.searchsorted(arrival, [binding.stretch.start_s, end])
     rate = float(last - first) / span
     return ReplicaTerms(
+        window=_label(decision, binding),
         peak_requests_per_s=rate / needs.sample_rate,
         growth=needs.growth,
         headroom=needs.headroom,

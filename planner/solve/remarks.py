@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from planner.solve.capacity import IDLE
 from planner.solve.case import Decision
+from planner.solve.demand import busiest
 from planner.solve.estimate import estimate, percentile_s
 from planner.solve.findings import finding
 from planner.solve.fleet import replica_factor
@@ -13,6 +14,7 @@ from planner.solve.plan import Finding, LatencyRow
 from planner.solve.remarks_engine import Parts, chunk_remarks, memory_remarks
 from planner.solve.replayed import after_loss
 from planner.solve.steps import step
+from planner.solve.surge import MINUTE_S, TEN_MINUTES_S
 from planner.solve.traffic import QUANTUM_WORTH_SPREADING_S
 
 PORTRAIT_LONG, PORTRAIT_SHORT = 10.0, 1.0  # input:output ratios of the theory's portraits
@@ -120,9 +122,8 @@ def _surge(parts: Parts) -> Iterator[Finding]:
 
 def _fleet(parts: Parts) -> Iterator[Finding]:
     decision = parts.decision
-    if decision.replicas == 1:
-        if not decision.case.slo.spare_replicas:
-            yield finding("single_replica", replicas=1)
+    if decision.replicas + decision.case.slo.spare_replicas == 1:
+        yield finding("single_replica", replicas=1)
         return
     row = next((row for row in parts.latency if row.binds), None)
     if row is None:
@@ -193,7 +194,11 @@ def _attained_after_loss(decision: Decision, row: LatencyRow) -> float:
     found = estimate(
         decision.cost,
         decision.whole.stretch,
-        decision.at(replica_factor(decision.case.needs, decision.replicas - 1)),
+        decision.at(
+            replica_factor(
+                decision.case.needs, decision.replicas + decision.case.slo.spare_replicas - 1
+            )
+        ),
         decision.whole.checks,
         mixes=decision.case.mixes,
     )
@@ -222,6 +227,18 @@ def _verdict(decision: Decision) -> Finding:
     )
 
 
+def _unsmoothed(decision: Decision) -> dict[str, float]:
+    """Return the surge of a sampled trace as it stands, scaled to the fleet."""
+    traffic, fleet = decision.demand.traffic, decision.case.needs.fleet_factor
+    return {
+        name: fleet * busiest(traffic, traffic.prompt_tokens, length_s, 0.0, traffic.span_s)[0]
+        for name, length_s in (
+            ("raw_10min_tokens_per_s", TEN_MINUTES_S),
+            ("raw_minute_tokens_per_s", MINUTE_S),
+        )
+    }
+
+
 def _basis(parts: Parts) -> Iterator[Finding]:
     """Yield what the answer rests on."""
     decision = parts.decision
@@ -230,7 +247,10 @@ def _basis(parts: Parts) -> Iterator[Finding]:
     yield from _prefix(parts)
     if case.slo.sample_rate < 1.0:
         yield finding(
-            "sampling_thins_bursts", sample_rate=case.slo.sample_rate, load_factor=decision.load
+            "sampling_thins_bursts",
+            sample_rate=case.slo.sample_rate,
+            load_factor=decision.load,
+            **_unsmoothed(decision),
         )
     yield from _merged(parts.latency)
     quantum = profile.total.arrivals.time_quantum_s

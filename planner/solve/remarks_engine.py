@@ -76,6 +76,11 @@ def chunk_remarks(parts: Parts) -> Iterator[Finding]:
     )
 
 
+def _curve_s(chunk: ChunkAnalysis, tokens: float) -> float:
+    """Return the step time of the chunk figure's point nearest to a chunk."""
+    return min(chunk.curve, key=lambda point: abs(point.chunk_tokens - tokens)).step_s
+
+
 def _balance(parts: Parts, inputs: TheoryInputs) -> Iterator[Finding]:
     """Yield where the chosen chunk lies beside C*, and C* at the theory's own context."""
     chunk, cost = parts.chunk, parts.decision.cost
@@ -83,14 +88,13 @@ def _balance(parts: Parts, inputs: TheoryInputs) -> Iterator[Finding]:
     if balance <= 0:
         yield finding("no_free_chunk", decode_seqs=chunk.decode_seqs, balance_tokens=balance)
     else:
-        sizes = np.array([chunk.chosen_tokens, min(balance, cost.max_num_batched_tokens)])
-        times = step(cost, chunk.decode_seqs, chunk.context_tokens, sizes).gap_s
+        times = _curve_s(chunk, chunk.chosen_tokens), _curve_s(chunk, balance)
         below = chunk.chosen_tokens < balance
         yield finding(
             "below_balance_point" if below else "above_balance_point",
             chosen_tokens=chunk.chosen_tokens,
             balance_tokens=balance,
-            step_ratio=float(times[0] / times[1]),
+            step_ratio=times[0] / times[1],
         )
     at_2048 = theory.balance_chunk_tokens(
         inputs.token_flops,
@@ -112,7 +116,8 @@ def _balance(parts: Parts, inputs: TheoryInputs) -> Iterator[Finding]:
 def _whether(parts: Parts) -> Iterator[Finding]:
     """Yield whether cutting prompts matters here, and why."""
     decision, chunk = parts.decision, parts.chunk
-    prompts = parts.binding.stretch.mix_prompt
+    traffic = decision.demand.traffic
+    prompts = traffic.prompt_tokens[traffic.served]
     longest = float(prompts.max())
     one_step = float((prompts <= chunk.chosen_tokens).mean())
     if chunk.reason == "no_decodes_to_protect":
@@ -134,13 +139,12 @@ def _whether(parts: Parts) -> Iterator[Finding]:
         most = round(longest + chunk.decode_seqs) + 1
         budget = max(most, decision.deployment.max_num_batched_tokens)
         wide = decision.case.cost(decision.with_budget(budget))
-        sizes = np.array([longest, float(chunk.chosen_tokens)])
-        gaps = step(wide, chunk.decode_seqs, chunk.context_tokens, sizes).gap_s
+        gap = step(wide, chunk.decode_seqs, chunk.context_tokens, np.array([longest])).gap_s
         yield finding(
             "chunking_matters",
             one_step_share=one_step,
-            unchunked_gap_s=float(gaps[0]),
-            chosen_gap_s=float(gaps[1]),
+            unchunked_gap_s=float(gap[0]),
+            chosen_gap_s=_curve_s(chunk, chunk.chosen_tokens),
             longest_prompt_tokens=longest,
         )
 

@@ -13,7 +13,7 @@ from planner.solve.expected import with_binding
 from planner.solve.fleet import replica_factor
 from planner.solve.plan import LatencyRow
 from planner.solve.steps import stretched
-from planner.solve.verify import Span, Trial
+from planner.solve.verify import PROBE_REQUESTS, Span, Trial
 from planner.solve.windows import window_label
 
 
@@ -34,25 +34,24 @@ def replayed_rows(decision: Decision, confirmed: Confirmed) -> tuple[LatencyRow,
         span = (worst.start_s, worst.end_s)
         if span not in replays:
             replays[span] = tuple(
-                trial.replayed(decision.load, decision.replicas, span=span)
-                for trial in _readings(decision, confirmed.trial)
+                trial.replayed(decision.load, decision.replicas, span=span, budget=budget)
+                for trial, budget in _readings(decision, confirmed.trial)
             )
         found = [window for each in replays[span] if (window := _same(each, result)) is not None]
         rows.append(_row(decision, result, found))
     return with_binding(rows)
 
 
-def _readings(decision: Decision, trial: Trial) -> tuple[Trial, ...]:
-    """Return the trial as expected, then under each doubt."""
+def _readings(decision: Decision, trial: Trial) -> list[tuple[Trial, int]]:
+    """Return the trial as expected, then under each doubt, with the requests each may simulate."""
     band = decision.cost.band
-    trials = [
-        trial,
+    doubts = [
         replace(trial, cost=stretched(trial.cost, 1.0 - band)),
         replace(trial, cost=stretched(trial.cost, 1.0 + band)),
     ]
     if decision.load > 1.0:
-        trials.append(trial.burstier)
-    return tuple(trials)
+        doubts.append(trial.burstier)
+    return [(trial, PROBE_REQUESTS), *((each, PROBE_REQUESTS // 2) for each in doubts)]
 
 
 def _same(replayed: Replay, result: TargetResult) -> WindowResult | None:
@@ -92,11 +91,12 @@ def _row(decision: Decision, result: TargetResult, found: list[WindowResult]) ->
 
 
 def after_loss(decision: Decision, confirmed: Confirmed) -> Mapping[tuple[str, str, float], float]:
-    """Return the least attainment in the deciding windows with one replica fewer.
+    """Return the least attainment in the deciding windows with one replica of the fleet lost.
 
-    Keyed by class, metric and percentile.
+    Spares count: a fleet with one spare is left with the replicas for the load. Keyed by class,
+    metric and percentile.
     """
-    fewer = decision.replicas - 1
+    fewer = decision.replicas + decision.case.slo.spare_replicas - 1
     load = replica_factor(decision.case.needs, fewer)
     found: dict[tuple[str, str, float], float] = {}
     for span in confirmed.spans:

@@ -84,14 +84,17 @@ def _budget_rows(
     cost = decision.case.cost(decision.with_budget(max(budgets)))
     band = cost.band
     rows = []
-    expected, slow, fast = (
-        _supplies(decision, stretched(cost, factor), stretch, configs)
-        for factor in (1.0, 1.0 + band, 1.0 - band)
+    # The launch of a step that carries prefill is one fitted constant. An engine that captures such
+    # steps in graphs hides it, so the fast reading is without it: small budgets are a knife's edge.
+    hidden = replace(cost, prefill_fixed_s=0.0)
+    expected, slow, fast, bare = (
+        _supplies(decision, each, stretch, configs)
+        for each in (cost, stretched(cost, 1.0 + band), stretched(cost, 1.0 - band), hidden)
     )
     fleet = float(decision.replicas)
     for index, budget in enumerate(budgets):
         supply, step_s, seqs = (float(column[index]) for column in expected)
-        low, high = float(slow[0][index]), float(fast[0][index])
+        low, high = float(slow[0][index]), float(max(fast[0][index], bare[0][index]))
         rows.append(
             BudgetRow(
                 max_num_batched_tokens=budget,

@@ -454,7 +454,13 @@ def findings() -> tuple[Finding, ...]:
             gap_s=step_s(1475),
         ),
         say("few_requests_windows_merged", class_name="code", requests=1_012, windows=2),
-        say("sampling_thins_bursts", sample_rate=0.005, load_factor=1 / (7 * 0.005)),
+        say(
+            "sampling_thins_bursts",
+            sample_rate=0.005,
+            load_factor=1 / (7 * 0.005),
+            raw_10min_tokens_per_s=260_000.0,
+            raw_minute_tokens_per_s=410_000.0,
+        ),
         say(
             "one_replica_lost",
             class_name="chat",
@@ -577,6 +583,7 @@ def example(**changes: object) -> Plan:
             preemption_cost_s=0.061,
         ),
         replica_terms=ReplicaTerms(
+            window="Tue 2026-10-13 10:00–11:00",
             peak_requests_per_s=177.2,
             growth=0.1,
             headroom=0.1,

@@ -197,7 +197,7 @@ def test_the_first_paragraph_names_what_the_answer_rests_on(example, edge):
 
 def test_when_chunking_does_not_matter_the_report_says_so_and_why(edge):
     text = section(report(edge("chunking_does_not_matter")), 2)
-    assert "Chunking does not matter for this traffic" in text
+    assert "Chunking does not matter here" in text
     assert "because 100 % of the prompts fit one step" in text
 
 
