@@ -11,7 +11,11 @@ WIDTH = 88
 
 def help_of(command: click.Command, name: str) -> str:
     """Return the `--help` text of one command at a fixed width."""
-    with click.Context(command, info_name=name, max_content_width=WIDTH) as context:
+    # As the running command would: click keeps the help option that the first context asked for.
+    names = cli.context_settings["help_option_names"]
+    with click.Context(
+        command, info_name=name, max_content_width=WIDTH, help_option_names=names
+    ) as context:
         context.terminal_width = WIDTH
         return command.get_help(context)
 
