@@ -27,7 +27,7 @@ from planner.sim.metrics import (
     distribution,
     gap_distribution,
 )
-from planner.sim.routing import ROUTINGS, assign
+from planner.sim.routing import ROUTINGS, assign, in_order
 from planner.sim.rows import latencies, request_records, spread, stated_hits
 from planner.sim.series import Series, cut_points, series
 from planner.sim.settings import SchedulerSettings
@@ -215,7 +215,7 @@ def replay(
     measures = _measures(requests, rules, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
     owner = assign(len(served), replicas, routing, seed)
-    by_owner = np.argsort(owner, kind="stable")
+    by_owner = in_order(owner, replicas)
     served, owner = served[by_owner], owner[by_owner]
     hits = (
         stated_hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)

@@ -21,6 +21,20 @@ from planner.sim.settings import SchedulerSettings
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+# What each replica has for itself in a Fleet, and changes.
+OWN = (
+    "states",
+    "slots",
+    "groups",
+    "residue",
+    "classes",
+    "heap",
+    "cross_heap",
+    "nodes",
+    "first_node",
+    "held",
+)
+
 
 def step_table(cost: StepCost) -> Any:  # noqa: ANN401 - records
     """Return the kernel's table: step times by tokens, by rows, by decoding sequences."""
@@ -199,14 +213,17 @@ def run_independent(
     Return the final state of each replica that ran.
     """
     advance = sglang.advance if settings.policy == "sglang" else vllm_v1.advance
+    alone = new_fleet(requests, settings, cost, measures, replicas=1, debug=debug, shared=shared)
+    own = [getattr(alone, name) for name in OWN]
+    idle = [array.copy() for array in own]
+    replica = fleet.member(alone, 0)
     done = []
     for head in chain(requests, replica_of, replicas):
-        alone = new_fleet(
-            requests, settings, cost, measures, replicas=1, debug=debug, shared=shared
-        )
+        for array, before in zip(own, idle, strict=True):
+            array[...] = before
         alone.states.head = head
-        advance(fleet.member(alone, 0), np.inf)
-        done.append(_checked(alone.states))
+        advance(replica, np.inf)
+        done.append(_checked(alone.states).copy())
         if alone.states[0].lost:
             break
     return np.concatenate(done).view(np.recarray)

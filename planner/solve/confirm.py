@@ -68,8 +68,12 @@ def confirm(
     case = decision.case
     all_priced = _priced(decision, fitting)
 
+    trials: dict[Deployment, Trial | None] = {}  # a trial remembers what it was asked
+
     def trial(priced: Priced, candidate: Candidate) -> Trial | None:
-        return _trial(decision, priced, candidate)
+        if candidate.deployment not in trials:
+            trials[candidate.deployment] = _trial(decision, priced, candidate)
+        return trials[candidate.deployment]
 
     mine = next(p for p in all_priced if decision.candidate in p.family.candidates)
     chosen = trial(mine, decision.candidate)

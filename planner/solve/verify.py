@@ -8,7 +8,8 @@ whole fleet in the budget and no sampling, every request of the trace is replaye
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -57,6 +58,9 @@ class Trial:
     seed: int
     spread_s: float
     correlated: bool = False
+    _answers: dict[tuple[float, int, Span], bool] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def replayed(
         self,
@@ -82,21 +86,17 @@ class Trial:
         stop_when_lost
             Give up as soon as a target is lost.
         """
-        part, judged = self.requests, self.windows
+        trace, judged = self.requests, self.windows
         if span is not None:
-            part = _between(part, span[0] - LEAD_S, span[1])
+            trace = _between(trace, span[0] - LEAD_S, span[1])
             judged = tuple(w for w in judged if w.start_s >= span[0] and w.end_s <= span[1])
-        names = {part.class_names[window.class_id] for window in judged}
-        expected = max(1.0, load * len(part))
+        names = {trace.class_names[window.class_id] for window in judged}
+        expected = max(1.0, load * len(trace))
         simulated = max(1, min(replicas, int(budget / expected)))
+        how = (load * simulated, self.seed, self.correlated, self.spread_s)
+        part = _scaled(trace, *how) if span is None else _probed(trace, *how)
         return replay(
-            scale(
-                part,
-                load * simulated,
-                seed=self.seed,
-                correlated=self.correlated,
-                spread_s=self.spread_s,
-            ),
+            part,
             self.cost,
             self.settings,
             replicas=simulated,
@@ -123,10 +123,17 @@ class Trial:
         return self.replayed(load, replicas, budget=budget)
 
     def holds(self, load: float, replicas: int, spans: Sequence[Span]) -> bool:
-        """Return whether every target holds in every span."""
-        return all(
-            self.replayed(load, replicas, span=span, stop_when_lost=True).holds for span in spans
-        )
+        """Return whether every target holds in every span. Each is asked once, hard ones first."""
+        failed = {span for (_, _, span), holds in self._answers.items() if not holds}
+        hard_first = sorted(spans, key=lambda span: span not in failed)
+        return all(self._holds_in(load, replicas, span) for span in hard_first)
+
+    def _holds_in(self, load: float, replicas: int, span: Span) -> bool:
+        asked = (load, replicas, span)
+        if asked not in self._answers:
+            found = self.replayed(load, replicas, span=span, stop_when_lost=True)
+            self._answers[asked] = found.holds
+        return self._answers[asked]
 
 
 def trial_of(
@@ -156,11 +163,9 @@ def trial_of(
         settings = SchedulerSettings.of(candidate.deployment, case.engine, candidate.memory)
     except InputError:
         return None
-    requests = case.requests
-    held = np.floor(requests.cached_tokens * cached).astype(np.int64)
     return Trial(
         candidate=candidate,
-        requests=replace(requests, arrival_s=traffic.arrival_s, cached_tokens=held),
+        requests=_seen(case.requests, traffic, cached),
         windows=windows,
         classes=case.slo.classes,
         cost=cost,
@@ -168,6 +173,13 @@ def trial_of(
         seed=case.slo.seed,
         spread_s=copies_spread_s(traffic.burst_shares),
     )
+
+
+@lru_cache(maxsize=8)
+def _seen(requests: Requests, traffic: Traffic, cached: float) -> Requests:
+    """Return the trace with the traffic's arrivals, and of each prompt what a cache serves."""
+    held = np.floor(requests.cached_tokens * cached).astype(np.int64)
+    return replace(requests, arrival_s=traffic.arrival_s, cached_tokens=held)
 
 
 def copies_spread_s(burst_shares: tuple[float, float, float]) -> float:
@@ -221,6 +233,17 @@ def carried(
     return low
 
 
+def _scaled(
+    requests: Requests, factor: float, seed: int, correlated: bool, spread_s: float
+) -> Requests:
+    return scale(requests, factor, seed=seed, correlated=correlated, spread_s=spread_s)
+
+
+# Configurations are asked the same question one after the other: few of their loads differ.
+_probed = lru_cache(maxsize=16)(_scaled)
+
+
+@lru_cache(maxsize=16)
 def _between(requests: Requests, start_s: float, end_s: float) -> Requests:
     """Return the requests that arrive in [start, end]."""
     inside = (requests.arrival_s >= start_s) & (requests.arrival_s <= end_s)

@@ -1,0 +1,9 @@
+"""The compiler of this folder's loops: an edit in any of them compiles all anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.sim.jit import Compiler
+
+entry = Compiler(Path(__file__).resolve().parent).entry
