@@ -11,13 +11,19 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
+from jinja2 import (
+    Environment,
+    FileSystemBytecodeCache,
+    FileSystemLoader,
+    StrictUndefined,
+    Undefined,
+)
 from markupsafe import Markup
 
 from planner.report import format as fmt
 from planner.report import markdown, words
 from planner.report.scales import pixel
-from planner.resources import resource_dir
+from planner.resources import is_writable, resource_dir, user_cache_dir
 
 FORMATTERS: tuple[Callable[..., str], ...] = (
     fmt.significant,
@@ -92,6 +98,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_compiled_templates(),
     )
     environment.filters["plural"] = _plural
     environment.filters["plain"] = fmt.plain
@@ -108,6 +115,12 @@ def _environment(finish: Callable[[object], str]) -> Environment:
     ):
         environment.filters[name] = _looked_up(table)
     return environment
+
+
+def _compiled_templates() -> FileSystemBytecodeCache | None:
+    """Return where compiled templates are kept; they are checked against their sources."""
+    folder = user_cache_dir() / "templates"
+    return FileSystemBytecodeCache(str(folder)) if is_writable(folder) else None
 
 
 def _plural(number: float | None) -> Markup:

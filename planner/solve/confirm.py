@@ -143,7 +143,7 @@ def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
     """
     count = best.replicas_for_load
     load = fleet_load(case.needs) / count
-    whole = best.trial.whole(load, count)
+    whole = best.trial.scouted(load, count)
     missed: dict[Span, float] = {}
     for result in whole.targets:
         allowed = 1.0 - result.target.percentile / 100.0

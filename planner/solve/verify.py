@@ -33,6 +33,7 @@ Span = tuple[float, float]
 PROBE_REQUESTS = 80_000  # a probe of one span: its percentiles need thousands, its tails more
 WHOLE_REQUESTS = 1_600_000  # the final replay of the whole trace
 COPIED_REQUESTS = 900_000  # the same of a sampled trace, whose requests are copies
+SCOUT_REQUESTS = 500_000  # the whole trace again, to find windows that are worth a probe
 STRIDE = 1.12  # steps in which a bracket is sought around a guess
 STRIDES = 14  # down to a fifth, up to five times
 REAL_SHARE = 0.5  # of a deviation, above which it is the service and not the draw
@@ -121,6 +122,10 @@ class Trial:
         """Replay the whole trace: every request once where the budget allows and none is copied."""
         budget = WHOLE_REQUESTS if load <= 1.0 else COPIED_REQUESTS
         return self.replayed(load, replicas, budget=budget)
+
+    def scouted(self, load: float, replicas: int) -> Replay:
+        """Replay the whole trace on the few replicas that SCOUT_REQUESTS allows."""
+        return self.replayed(load, replicas, budget=SCOUT_REQUESTS)
 
     def holds(self, load: float, replicas: int, spans: Sequence[Span]) -> bool:
         """Return whether every target holds in every span. Each is asked once, hard ones first."""
