@@ -6,4 +6,6 @@ from pathlib import Path
 
 from planner.sim.jit import Compiler
 
-entry = Compiler(Path(__file__).resolve().parent).entry
+_COMPILER = Compiler(Path(__file__).resolve().parent)
+entry = _COMPILER.entry
+part = _COMPILER.part
