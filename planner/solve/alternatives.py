@@ -27,6 +27,7 @@ from planner.solve.search import Option, configs_of
 from planner.solve.sensitivity import least_count
 from planner.solve.steady import lanes
 from planner.spec.deployment import Deployment
+from planner.text import counted
 
 SAME_COST = 1e-9
 
@@ -178,7 +179,7 @@ def _why(
         detail = f"{change:+.0%}".replace("-", "−") + note
         if deployment.gpus == decision.deployment.gpus and count > decision.replicas:
             miss = first_miss(decision, candidate, decision.replicas)
-            detail += f"; at {decision.replicas} replicas {miss}"
+            detail += f"; at {counted(decision.replicas, 'replica')} for the load {miss}"
         return reason, detail
     if note:
         return "not_allowed", "same cost" + note
