@@ -209,7 +209,9 @@ def _beyond(plan: Plan) -> str:
 def _reasons(plan: Plan) -> str:
     """Return why rows were set aside, the most frequent reason first."""
     rejected = sorted(plan.ingest.rejected, key=lambda row: -_number(row))
-    reasons = [f"{_number(row):,} {one_line(str(row['reason']))}" for row in rejected]
+    reasons = [
+        f"{_number(row):,} {one_line(str(row['reason'])).replace('_', ' ')}" for row in rejected
+    ]
     return f" ({', '.join(reasons)})" if reasons else ""
 
 

@@ -354,9 +354,7 @@ def alternatives() -> tuple[Alternative, ...]:
 
 
 def missed(metric: str, value_s: float, limit_s: float) -> Miss:
-    return Miss(
-        class_name="chat", metric=metric, percentile=99.0, value_s=value_s, limit_s=limit_s
-    )
+    return Miss(class_name="chat", metric=metric, percentile=99.0, value_s=value_s, limit_s=limit_s)
 
 
 def moved(
