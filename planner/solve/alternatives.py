@@ -173,10 +173,11 @@ def _why(
     ours = chosen_gpus * price if price is not None and usd is not None else float(chosen_gpus)
     theirs = usd if price is not None and usd is not None else float(gpus)
     change = theirs / ours - 1.0
-    note = "" if _allowed(decision, deployment) else "; not among the dtypes slo.yaml allows"
+    listed = _allowed(decision, deployment)
+    note = "" if listed else f"; {deployment.weight_dtype} is not among its weight_dtypes"
     if abs(change) > SAME_COST:
         reason = "costs_more" if change > 0 else "not_allowed"
-        detail = f"{change:+.0%}".replace("-", "−") + note
+        detail = f"{100 * change:+.0f} %".replace("-", "−") + note
         if deployment.gpus == decision.deployment.gpus and count > decision.replicas:
             miss = first_miss(decision, candidate, decision.replicas)
             detail += f"; at {counted(decision.replicas, 'replica')} for the load {miss}"

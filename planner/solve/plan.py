@@ -32,6 +32,8 @@ class Cost:
     usd_per_month: float | None
     usd_per_million_tokens_mean: float | None  # input + output at the trace's mean rate, grown
     usd_per_million_tokens_peak: float | None  # at the busiest evaluation window's rate
+    mean_tokens_per_s: float | None  # input + output of the fleet, at the trace's mean rate, grown
+    peak_tokens_per_s: float | None  # the same in the busiest evaluation window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

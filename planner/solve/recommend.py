@@ -256,6 +256,8 @@ def _cost(decision: Decision, gpus: int) -> Cost:
             usd_per_month=None,
             usd_per_million_tokens_mean=None,
             usd_per_million_tokens_peak=None,
+            mean_tokens_per_s=None,
+            peak_tokens_per_s=None,
         )
     hour = usd_per_hour(gpus, price)
     mean, peak = _token_rates(decision)
@@ -266,6 +268,8 @@ def _cost(decision: Decision, gpus: int) -> Cost:
         usd_per_month=usd_per_month(hour),
         usd_per_million_tokens_mean=usd_per_million_tokens(hour, mean),
         usd_per_million_tokens_peak=usd_per_million_tokens(hour, peak),
+        mean_tokens_per_s=mean,
+        peak_tokens_per_s=peak,
     )
 
 

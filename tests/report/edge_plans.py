@@ -14,7 +14,9 @@ LONG = "a-class-with-<&>\"'-and-more-than-40-characters-in-it"
 
 def no_price(plan: Plan) -> Plan:
     names = ("gpu_hour", "hour", "month", "million_tokens_mean", "million_tokens_peak")
-    cost = replace(plan.cost, price_source="", **{f"usd_per_{name}": None for name in names})
+    unknown = {f"usd_per_{name}": None for name in names}
+    unknown |= {"mean_tokens_per_s": None, "peak_tokens_per_s": None}
+    cost = replace(plan.cost, price_source="", **unknown)
     others = tuple(replace(other, usd_per_hour=None) for other in plan.alternatives)
     search = tuple(replace(group, least_usd_per_hour=None) for group in plan.search)
     return replace(plan, cost=cost, alternatives=others, search=search)

@@ -564,6 +564,8 @@ def example(**changes: object) -> Plan:
             usd_per_month=14.07 * 730,
             usd_per_million_tokens_mean=0.024,
             usd_per_million_tokens_peak=0.0105,
+            mean_tokens_per_s=14.07 / 0.024 * 1e6 / 3600,
+            peak_tokens_per_s=14.07 / 0.0105 * 1e6 / 3600,
         ),
         verified="closed_form",
         latency=(
