@@ -38,7 +38,7 @@ def summary(plan: Plan, directory: Path | None = None) -> str:
         ("report", "" if directory is None else (directory / "report.md").as_posix()),
     ):
         if text:
-            lines += _labelled(label, text)
+            lines += _labelled(label, text, MOST_LINES * (text.count("\n") + 1))
     room = LINES - len(lines)
     command = _labelled("Launch", shell(plan.launch, COLUMNS - INDENT - 2), room)
     after = len(head) + len(_labelled("", _recommended(plan))) + 1
@@ -49,13 +49,14 @@ def summary(plan: Plan, directory: Path | None = None) -> str:
 def _labelled(label: str, text: str, most: int = MOST_LINES) -> list[str]:
     """Return `text` beside its label, cut with an ellipsis after `most` lines.
 
-    One paragraph is wrapped; several keep a line each.
+    Each paragraph is wrapped to MOST_LINES.
     """
     wrapped: list[str] = []
     parts = text.split("\n")
     for part in parts:
         lines = _wrap(one_line(part), COLUMNS - INDENT) or [""]
-        wrapped += lines if len(parts) == 1 else [_cut(lines)]
+        rest = lines[MOST_LINES - 1 :]
+        wrapped += [*lines[: MOST_LINES - 1], *([_cut(rest)] if rest else [])]
     if len(wrapped) > most:
         wrapped = [*wrapped[: most - 1], _cut(wrapped[most - 1 :])]
     return [f"{label if i == 0 else '':<{INDENT}}{line}" for i, line in enumerate(wrapped)]

@@ -174,7 +174,7 @@ def _why(
     theirs = usd if price is not None and usd is not None else float(gpus)
     change = theirs / ours - 1.0
     listed = _allowed(decision, deployment)
-    note = "" if listed else f"; {deployment.weight_dtype} is not among its weight_dtypes"
+    note = "" if listed else f"; {deployment.weight_dtype} is not listed there"
     if abs(change) > SAME_COST:
         reason = "costs_more" if change > 0 else "not_allowed"
         detail = f"{100 * change:+.0f} %".replace("-", "−") + note
