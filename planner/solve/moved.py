@@ -83,13 +83,18 @@ class Asked:
                 found += _missed(self.known[key], limit)
         return sorted(found, key=lambda miss: -miss.value_s / miss.limit_s)
 
-    def fewest(self, start: int, limit: Limit | None = None) -> tuple[int | None, Miss | None]:
+    def fewest(
+        self, start: int, limit: Limit | None = None, *, easier: bool = False
+    ) -> tuple[int | None, Miss | None]:
         """Return the fewest replicas that hold, None if too many, and what one fewer misses.
 
-        With `limit` the limits are moved; without, they are the declared ones.
+        With `limit` the limits are moved; without, they are the declared ones. `easier` says that
+        `start` holds because it did so before a move that makes nothing harder.
         """
         if limit is None:
-            count, fails = fewest_that_hold(self.holds, start)
+            count, fails = fewest_that_hold(
+                lambda n: (easier and n == start) or self.holds(n), start
+            )
         else:
             count, fails = fewest_that_hold(lambda n: not self.misses(n, limit), start)
         if not fails:
@@ -211,7 +216,7 @@ def _lengths(decision: Decision, asked: Asked) -> Iterator[Sensitivity]:
     for name, scaled in (("output_tokens", longer_answers), ("input_tokens", longer_prompts)):
         for change, factor in (("+20 %", 1.0 + MOVE), ("−20 %", 1.0 - MOVE)):
             trial = replace(asked.trial, requests=scaled(requests, factor))
-            count, miss = asked.of(trial).fewest(decision.replicas)
+            count, miss = asked.of(trial).fewest(decision.replicas, easier=factor < 1.0)
             yield _row(decision, name, change, count, miss=miss)
 
 
@@ -244,7 +249,7 @@ def _memory(decision: Decision, asked: Asked) -> Iterator[Sensitivity]:
     for change, factor in (("+10 %", 1.0 + KV_MOVE), ("−10 %", 1.0 - KV_MOVE)):
         blocks = max(1, int(settings.num_blocks * factor))
         trial = replace(asked.trial, settings=replace(settings, num_blocks=blocks))
-        count, miss = asked.of(trial).fewest(decision.replicas)
+        count, miss = asked.of(trial).fewest(decision.replicas, easier=factor > 1.0)
         yield _row(decision, "kv_capacity", change, count, miss=miss)
 
 

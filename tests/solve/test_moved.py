@@ -164,3 +164,10 @@ def test_a_cut_prompt_s_longest_step_is_the_one_that_looks_furthest_back(cost):
     last = step(cost, 8.0, 3000.0, 2000.0, 31_000.0).gap_s + cost.prefix_s * 30_000.0
     assert gaps[-1] == pytest.approx(float(last))
     assert gaps[-1] < longest_gap_s(cost, chunk, 32_000.0, 16_000.0, mixes=True)
+
+
+def test_an_easier_move_asks_the_count_that_held_before_no_more():
+    trial = OneQueue()
+    found, _ = asked(trial).fewest(6, easier=True)
+    assert found == 6
+    assert trial.stopped == 1  # 5 alone, which fails in the first span
