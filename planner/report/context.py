@@ -8,7 +8,13 @@ from typing import Any
 
 from planner.profile.types import ClassProfile
 from planner.report import format as fmt
-from planner.report.operations import load_test_argv, metric_names, shell, trace_replay_argv
+from planner.report.operations import (
+    load_test_argv,
+    metric_names,
+    reused_share,
+    shell,
+    trace_replay_argv,
+)
 from planner.report.sentences import by_section
 from planner.solve.plan import ChunkPoint, LatencyRow, Plan, Sensitivity
 
@@ -55,6 +61,7 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "load_test": shell(load_test_argv(plan)),
         "trace_replay": shell(trace_replay_argv(plan)),
         "replica_share": replica_share(plan),
+        "reused_share": reused_share(plan),
         "tightest": tightest(plan),
         "metrics": metric_names(plan.deployment.engine),
         "slo_rows": list(slo_rows(plan)),

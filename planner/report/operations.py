@@ -53,11 +53,12 @@ def load_test_argv(plan: Plan) -> tuple[str, ...]:
     """Return a load test of one replica: mean lengths and rate of the window that decides."""
     terms = plan.replica_terms
     rate = terms.capacity_requests_per_s
+    prompt = terms.mean_input_tokens * (1.0 - reused_share(plan))  # random prompts share nothing
     prompts = max(100, math.ceil(rate * TEST_S / 100) * 100) if math.isfinite(rate) else 100
     percentiles = sorted({row.percentile for row in plan.latency})
     shape = (
         "--dataset-name", "random",
-        "--random-input-len", str(max(1, round(terms.mean_input_tokens))),
+        "--random-input-len", str(max(1, round(prompt))),
         "--random-output-len", str(max(1, round(terms.mean_output_tokens))),
         "--request-rate", f"{rate:.3g}",
         "--num-prompts", str(prompts),
@@ -73,6 +74,15 @@ def load_test_argv(plan: Plan) -> tuple[str, ...]:
         "--percentile-metrics", "ttft,tpot,itl,e2el",
         "--metric-percentiles", ",".join(fmt.percentile(p).removeprefix("p") for p in percentiles),
     )  # fmt: skip
+
+
+def reused_share(plan: Plan) -> float:
+    """Return the share of input tokens that the plan takes from the prefix cache."""
+    for finding in plan.findings:
+        value = finding.values.get("used_share")
+        if finding.id == "prefix_cache_assumption" and isinstance(value, (int, float)):
+            return float(value)
+    return 0.0
 
 
 def trace_replay_argv(plan: Plan) -> tuple[str, ...]:

@@ -225,8 +225,19 @@ def first_miss(decision: Decision, candidate: Candidate, replicas: int) -> str:
                 guess_s=check.target.limit_s,
                 mixes=case.mixes,
             )
-            worst = (short, f"{name} {value:.3g} > {check.target.limit_s:g} s")
+            worst = (short, f"{name} {_seconds(value)} > {check.target.limit_s:g} s")
     return worst[1] if worst else ""
+
+
+def _seconds(value: float) -> str:
+    """Write seconds with three digits, whole ones in full, no power of ten.
+
+    >>> _seconds(0.0712), _seconds(19_132.4), _seconds(float("inf"))
+    ('0.0712', '19,132', 'unbounded')
+    """
+    if not np.isfinite(value):
+        return "unbounded"
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:.3g}"
 
 
 def _unfit(label: str, candidate: Candidate, longest: int) -> Alternative:

@@ -289,8 +289,9 @@ def test_why_longer_prompts_weigh_more_is_said_where_they_do(example):
 
 def test_the_load_test_takes_the_window_that_decides(example):
     text = section(report(example()), 9)
-    assert "--random-input-len 1712 --random-output-len 248 --request-rate 32.1" in text
-    assert "the window that decides (Tue 2026-10-13 10:00–11:00)" in text
+    assert "--random-output-len 248 --request-rate 32.1" in text
+    assert f"--random-input-len {round(1712 * (1 - 0.11))} " in text  # 11 % are taken as cached
+    assert "the window that decides, Tue 2026-10-13 10:00–11:00: 1,712 tokens in" in text
     assert "--custom-dataset-type mooncake_trace" in text
     assert "--fixed-schedule" in text
 
