@@ -122,8 +122,8 @@ def check_writable(directory: Path) -> None:
     problem = None
     if not existing.is_dir():
         problem = f"{existing.name or existing} is not a directory"
-    elif not os.access(existing, os.W_OK | os.X_OK):
-        problem = "no permission to write here"
+    else:
+        problem = _cannot_make(existing)
     if problem:
         raise InputError(
             Problem(
@@ -132,6 +132,19 @@ def check_writable(directory: Path) -> None:
                 hint="choose a directory you may write to with --output",
             )
         )
+
+
+def _cannot_make(directory: Path) -> str | None:
+    """Return why no folder can be made in a directory, by making one and removing it."""
+    probe = directory / f".planner.{os.getpid()}.probe"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except PermissionError:
+        return "no permission to write here"
+    except OSError as error:
+        return f"nothing can be written here: {error.strerror or error}"
+    return None
 
 
 def _gpus(names: Sequence[str], slo: Slo) -> tuple[Gpu, ...]:

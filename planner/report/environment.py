@@ -28,8 +28,10 @@ from planner.resources import is_writable, resource_dir, user_cache_dir
 FORMATTERS: tuple[Callable[..., str], ...] = (
     fmt.significant,
     fmt.count,
+    fmt.whole,
     fmt.signed,
     fmt.seconds,
+    fmt.beyond_limit,
     fmt.duration,
     fmt.moment,
     fmt.milliseconds,
@@ -45,6 +47,7 @@ FORMATTERS: tuple[Callable[..., str], ...] = (
     fmt.band,
     fmt.probability,
     fmt.factor,
+    fmt.load_limit,
     fmt.percentile,
     fmt.number_range,
     fmt.on_off,
@@ -101,6 +104,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         bytecode_cache=_compiled_templates(),
     )
     environment.filters["plural"] = _plural
+    environment.filters["starts"] = _starts
     environment.filters["plain"] = fmt.plain
     environment.filters["metric"] = fmt.metric
     environment.filters["line"] = markdown.one_line
@@ -111,7 +115,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         ("verdict_short", words.VERDICTS_SHORT),
         ("grade", words.GRADES),
         ("lost", words.REASONS),
-        ("stage", words.STAGES),
+        ("outcome", words.OUTCOMES),
     ):
         environment.filters[name] = _looked_up(table)
     return environment
@@ -126,6 +130,11 @@ def _compiled_templates() -> FileSystemBytecodeCache | None:
 def _plural(number: float | None) -> Markup:
     """Return the "s" of a noun that `number` counts."""
     return Markup("s" if number is None or abs(number) != 1 else "")
+
+
+def _starts(text: str | None, start: str) -> bool:
+    """Whether a text begins so, for conditions."""
+    return str(text).startswith(start)
 
 
 def _safe(function: Callable[..., str]) -> Callable[..., Markup]:

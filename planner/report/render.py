@@ -16,6 +16,7 @@ from planner.report.environment import markdown_environment, svg_environment
 from planner.report.markdown import one_line
 from planner.report.operations import shell
 from planner.solve.plan import Plan
+from planner.text import counted
 
 EXECUTABLE = "launch.sh"
 OWN_FILES = ("plan.json", "report.md", EXECUTABLE, *FIGURES)
@@ -66,7 +67,9 @@ def render(plan: Plan) -> dict[str, str]:
 
 def launch_script(plan: Plan) -> str:
     """Return a shell script that starts one replica of the plan."""
-    title = one_line(f"{plan.name}: one of {plan.replicas.value} replicas, {plan.gpu_name}")
+    title = one_line(
+        f"{plan.name}: one of {counted(plan.replicas.value, 'replica')}, {plan.gpu_name}"
+    )
     lines = ("#!/bin/sh", f"# {title}", "# The flags are exactly those of plan.json.")
     return "\n".join(lines) + f"\nexec {shell(plan.launch)}\n"
 

@@ -27,6 +27,7 @@ from planner.solve.search import Option, configs_of
 from planner.solve.sensitivity import least_count
 from planner.solve.steady import lanes
 from planner.spec.deployment import Deployment
+from planner.text import counted
 
 SAME_COST = 1e-9
 
@@ -172,13 +173,14 @@ def _why(
     ours = chosen_gpus * price if price is not None and usd is not None else float(chosen_gpus)
     theirs = usd if price is not None and usd is not None else float(gpus)
     change = theirs / ours - 1.0
-    note = "" if _allowed(decision, deployment) else "; not among the dtypes slo.yaml allows"
+    listed = _allowed(decision, deployment)
+    note = "" if listed else f"; {deployment.weight_dtype} is not listed there"
     if abs(change) > SAME_COST:
         reason = "costs_more" if change > 0 else "not_allowed"
-        detail = f"{change:+.0%}".replace("-", "−") + note
+        detail = f"{100 * change:+.0f} %".replace("-", "−") + note
         if deployment.gpus == decision.deployment.gpus and count > decision.replicas:
             miss = first_miss(decision, candidate, decision.replicas)
-            detail += f"; at {decision.replicas} replicas {miss}"
+            detail += f"; at {counted(decision.replicas, 'replica')} for the load {miss}"
         return reason, detail
     if note:
         return "not_allowed", "same cost" + note
@@ -223,8 +225,19 @@ def first_miss(decision: Decision, candidate: Candidate, replicas: int) -> str:
                 guess_s=check.target.limit_s,
                 mixes=case.mixes,
             )
-            worst = (short, f"{name} {value:.3g} > {check.target.limit_s:g} s")
+            worst = (short, f"{name} {_seconds(value)} > {check.target.limit_s:g} s")
     return worst[1] if worst else ""
+
+
+def _seconds(value: float) -> str:
+    """Write seconds with three digits, whole ones in full, no power of ten.
+
+    >>> _seconds(0.0712), _seconds(19_132.4), _seconds(float("inf"))
+    ('0.0712', '19,132', 'unbounded')
+    """
+    if not np.isfinite(value):
+        return "unbounded"
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:.3g}"
 
 
 def _unfit(label: str, candidate: Candidate, longest: int) -> Alternative:

@@ -23,6 +23,7 @@ from planner.solve.search import Option, Priced, configs_of
 from planner.solve.steps import stretched
 from planner.solve.verify import Span, Trial, carried, trial_of
 from planner.spec.deployment import Deployment
+from planner.text import counted
 
 Progress = Callable[[str], None]
 
@@ -158,7 +159,7 @@ def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
 def _nothing_survives(decision: Decision) -> InfeasibleError:
     deployment = decision.deployment
     return InfeasibleError(
-        f"the equations would allow {decision.replicas} replicas of TP"
+        f"the equations would allow {counted(decision.replicas, 'replica')} of TP"
         f"{deployment.tensor_parallel_size} on {deployment.gpu}, but the replay of the trace breaks"
         " a target at every load near that",
         nearest="Relax the target nearest to its limit on an idle replica, or try another GPU.",
