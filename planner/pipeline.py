@@ -230,6 +230,7 @@ def _provenance(
     model: str | None,
 ) -> Provenance:
     from planner.solve.plan import Provenance
+    from planner.spec.fingerprint import catalogue_hashes
 
     argv = ["planner", "recommend"]
     for trace in traces:
@@ -238,20 +239,11 @@ def _provenance(
     argv += ["--format", fmt] if fmt else []
     argv += ["--time-unit", time_unit] if time_unit else []
     argv += ["--model", shown(model)] if model else []
-    entries = {
-        f"models/{case.model.id}": case.model,
-        f"engines/{case.engine.id}-{case.engine.version}": case.engine,
-        **{f"gpus/{gpu.id}": gpu for gpu in case.gpus},
-        **{f"calibration/{key}": value for key, value in case.calibrations.items()},
-    }
     return Provenance(
         command=shlex.join(argv),
         planner_version=planner.__version__,
         inputs_sha256={shown(file): _file_sha256(Path(file)) for file in (*files, str(slo_file))},
-        catalogue_sha256={
-            name: hashlib.sha256(repr(entry).encode()).hexdigest()
-            for name, entry in entries.items()
-        },
+        catalogue_sha256=catalogue_hashes(case.model, case.engine, case.gpus, case.calibrations),
         library_versions={library: version(library) for library in LIBRARIES},
         seed=case.slo.seed,
     )
