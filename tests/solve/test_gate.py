@@ -139,7 +139,7 @@ def test_changes_of_traffic_are_named(plan, traffic):
 
 
 def test_a_changed_catalogue_entry_is_said(plan, traffic):
-    stale = {name: "0" for name in plan.provenance.catalogue_sha256}
+    stale = dict.fromkeys(plan.provenance.catalogue_sha256, "0")
     old = replace(plan, provenance=replace(plan.provenance, catalogue_sha256=stale))
     found = gate(old, declared_slo(plan), traffic, profile_requests(traffic))
     assert [w.split(" ", 1)[0] for w in found.warnings] == sorted(stale)
