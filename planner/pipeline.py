@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 LIBRARIES = ("duckdb", "jinja2", "numba", "numpy", "polars", "scipy")
-FOLDER_SIZE = 1 << 20  # bytes read at once when hashing
 
 
 def recommend(
@@ -230,7 +228,7 @@ def _provenance(
     model: str | None,
 ) -> Provenance:
     from planner.solve.plan import Provenance
-    from planner.spec.fingerprint import catalogue_hashes
+    from planner.spec.fingerprint import catalogue_hashes, file_sha256
 
     argv = ["planner", "recommend"]
     for trace in traces:
@@ -242,16 +240,8 @@ def _provenance(
     return Provenance(
         command=shlex.join(argv),
         planner_version=planner.__version__,
-        inputs_sha256={shown(file): _file_sha256(Path(file)) for file in (*files, str(slo_file))},
+        inputs_sha256={shown(file): file_sha256(Path(file)) for file in (*files, str(slo_file))},
         catalogue_sha256=catalogue_hashes(case.model, case.engine, case.gpus, case.calibrations),
         library_versions={library: version(library) for library in LIBRARIES},
         seed=case.slo.seed,
     )
-
-
-def _file_sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(FOLDER_SIZE):
-            digest.update(block)
-    return digest.hexdigest()

@@ -75,7 +75,8 @@ def command(
     from planner.profile.profile import profile_requests
     from planner.report.codec import dumps, read_plan, rounded
     from planner.report.gate import headline, text
-    from planner.solve.gate import declared_slo, gate
+    from planner.solve.gate import gate
+    from planner.solve.redo import declared_slo
     from planner.spec.slo_file import load_slo
 
     plan = read_plan(plan_file)

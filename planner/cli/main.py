@@ -18,6 +18,7 @@ COMMANDS = {
     "check": "Check an slo.yaml and report every problem with its place.",
     "simulate": "Replay a trace through one deployment, request by request.",
     "gate": "Say whether a deployed plan still holds for new traffic; exit 4 if not.",
+    "compare": "Say what changed between two plans, and why.",
     "explain": "Print an equation with the numbers of a case substituted.",
     "catalog": "List the known GPUs, models and engines with their sources.",
     "validate": "Compare predictions with measured serving points and start-ups.",

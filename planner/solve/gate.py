@@ -10,18 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
-from planner.json_data import decode
-from planner.perf.calibrations import calibration
-from planner.perf.memory import memory_budget
 from planner.profile.types import ClassProfile, TraceProfile
-from planner.solve.candidates import Candidate
 from planner.solve.case import Case
 from planner.solve.margins import GateTarget, Search, margins
 from planner.solve.plan import Plan
-from planner.solve.verify import Trial, trial_of
-from planner.spec import catalog
+from planner.solve.redo import case_of, trial_at
 from planner.spec.fingerprint import catalogue_hashes
 from planner.spec.slo import Slo
 
@@ -60,29 +54,6 @@ class Gate:
     warnings: tuple[str, ...]
 
 
-def declared_slo(plan: Plan) -> Slo:
-    """Return what the plan was made for, rebuilt from plan.json.
-
-    Raises
-    ------
-    InputError
-        The plan carries no complete declaration.
-    """
-    told = {"file": "plan.json", "defaulted": plan.defaulted, "warnings": ()}
-    try:
-        slo = decode(Slo, {**plan.slo, **told})
-    except (KeyError, TypeError) as error:
-        raise InputError(
-            Problem(
-                message=f"plan.json does not hold its whole declaration: {error} is missing",
-                path="slo",
-                hint="pass the slo.yaml with --slo",
-            )
-        ) from error
-    assert isinstance(slo, Slo)
-    return slo
-
-
 def gate(
     plan: Plan,
     slo: Slo,
@@ -113,8 +84,8 @@ def gate(
         The replay does not know the deployment's engine or layout, or the catalogue lost a part.
     """
     count = replicas or plan.replicas.value - plan.replica_terms.spare
-    case = _case(plan, slo, requests, profile)
-    trial = _trial(case, plan, count)
+    case = case_of(plan.deployment, slo, requests, profile)
+    trial, _, _ = trial_at(case, plan.deployment, 1.0 / (slo.sample_rate * count))
     search = Search(trial=trial, count=count, sample_rate=slo.sample_rate, replayed={})
     targets = margins(search, case.requests.origin)
     factor = min(target.load_factor for target in targets)
@@ -136,34 +107,6 @@ def gate(
         traffic=_traffic(plan, slo, profile),
         warnings=_drift(plan, case),
     )
-
-
-def _case(plan: Plan, slo: Slo, requests: Requests, profile: TraceProfile) -> Case:
-    deployment = plan.deployment
-    gpu = catalog.gpu(deployment.gpu)
-    return Case(
-        model=catalog.model(slo.model),
-        engine=catalog.engine(deployment.engine, deployment.engine_version),
-        gpus=(gpu,),
-        calibrations={gpu.id: calibration(gpu)},
-        slo=slo,
-        requests=requests,
-        profile=profile,
-    )
-
-
-def _trial(case: Case, plan: Plan, count: int) -> Trial:
-    deployment = plan.deployment
-    memory = memory_budget(case.model, case.gpus[0], case.engine, deployment)
-    cached = case.cached(float(memory.kv_tokens), 1.0 / (case.slo.sample_rate * count))
-    demand = case.demand(deployment.max_model_len, cached)
-    candidate = Candidate(deployment=deployment, memory=memory)
-    cost = case.cost(deployment)
-    trial = trial_of(case, demand.traffic, demand.windows, candidate, cost, cached)
-    if trial is None:
-        message = f"replay does not know {deployment.engine} with this layout"
-        raise InputError(Problem(message=message, path="deployment"))
-    return trial
 
 
 def _traffic(plan: Plan, slo: Slo, profile: TraceProfile) -> tuple[TrafficChange, ...]:
