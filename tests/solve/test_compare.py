@@ -163,7 +163,7 @@ def test_replay_separates_lengths_from_traffic(plans, traffic):
 
 
 def test_text_and_markdown_lead_with_the_difference(plans):
-    place, made = plans
+    made = plans[1]
     found = compare(made["base"], made["reserve"])
     first = text(found).replace("\n", " ")
     assert first.startswith(headline(found))

@@ -21,8 +21,8 @@ from planner.report.codec import read_plan, rounded
 from planner.report.gate import headline, text
 from planner.sim.load import scale
 from planner.solve.gate import gate
-from planner.solve.redo import declared_slo
 from planner.solve.margins import LEAST_STEPS, MOST_STEPS, STEP, _bracket
+from planner.solve.redo import declared_slo
 from planner.spec.schema import load_schema
 
 SLO = """model: meta-llama/Llama-3.1-8B-Instruct
