@@ -17,6 +17,7 @@ COMMANDS = {
     "profile": "Say what the traffic in a trace is, class by class.",
     "check": "Check an slo.yaml and report every problem with its place.",
     "simulate": "Replay a trace through one deployment, request by request.",
+    "fleet": "Buy, keep, release: GPUs for several services, quarter by quarter.",
     "gate": "Say whether a deployed plan still holds for new traffic; exit 4 if not.",
     "compare": "Say what changed between two plans, and why.",
     "explain": "Print an equation with the numbers of a case substituted.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import date
+from pathlib import Path
 
 from planner.spec.slo import Slo
 
@@ -87,6 +88,20 @@ class Fleet:
     stocks: tuple[Stock, ...]
     services: tuple[Service, ...]
     file: str
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Every file that is read besides fleet.yaml itself, sorted; folders and globs are not."""
+        named = {
+            name
+            for service in self.services
+            for name in (
+                service.slo_file,
+                *service.traffic,
+                *(past.trace for past in service.history if past.trace is not None),
+            )
+        }
+        return tuple(path for path in map(Path, sorted(named)) if path.is_file())
 
 
 def quarter_start(start: date, quarter: int) -> date:

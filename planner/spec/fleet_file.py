@@ -214,7 +214,7 @@ class _Reader:
         return Service(
             name=name,
             slo=self.slos[name],
-            slo_file=item["slo"],
+            slo_file=str(self.folder / item["slo"]),
             traffic=tuple(str(self.folder / file) for file in traffic),
             gpus=listed,
             regions=tuple(item.get("regions", ())) or tuple(self.regions),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.solve.fleet_plan.question import Answer, Question
@@ -15,10 +15,9 @@ ROUNDS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """Replicas of one unit in one quarter, all regions together, and the load of each.
+    """Replicas of one unit that are left in one quarter after a loss, and the load of each.
 
-    `load` is in multiples of the service's trace, headroom added. `replicas` are those that are
-    left once the spares are lost.
+    `load` is in multiples of the service's trace, headroom added.
     """
 
     unit: int
@@ -28,7 +27,9 @@ class Pool:
 
 
 def pools(question: Question, answer: Answer, sized: Sequence[Sized]) -> tuple[Pool, ...]:
-    """Return what must be replayed: requests are shared out by capacity, spares lost.
+    """Return what must be replayed: requests are shared out by capacity over what a loss leaves.
+
+    Lost are the spares, and each region in turn where a service survives one.
 
     Parameters
     ----------
@@ -37,28 +38,49 @@ def pools(question: Question, answer: Answer, sized: Sequence[Sized]) -> tuple[P
     sized
         The unit of the same index, with its trial.
     """
-    found = []
+    found: dict[Pool, None] = {}
     for index, need in enumerate(question.needs):
         for quarter in range(question.quarters):
-            counts = _counts(question, answer, index, quarter)
-            if not counts:
-                continue
-            # The pool whose replicas carry most loses the spares: the worst case planned for.
-            strongest = max(counts, key=lambda u: question.units[u].capacity)
-            counts[strongest] -= need.spares
-            total = sum(question.units[u].capacity * n for u, n in counts.items())
-            for unit, count in sorted(counts.items()):
-                if count > 0:
+            for counts in _survivors(question, answer, index, quarter):
+                total = sum(question.units[u].capacity * n for u, n in counts.items())
+                for unit, count in sorted(counts.items()):
                     share = question.units[unit].capacity / total
                     load = need.demand[quarter] * share / _sampled(sized[unit])
-                    found.append(Pool(unit=unit, quarter=quarter, replicas=count, load=load))
+                    found[Pool(unit=unit, quarter=quarter, replicas=count, load=load)] = None
     return tuple(found)
 
 
-def _counts(question: Question, answer: Answer, service: int, quarter: int) -> dict[int, int]:
+def _survivors(
+    question: Question, answer: Answer, service: int, quarter: int
+) -> Iterator[dict[int, int]]:
+    """Yield what is left of a service's replicas, by unit, after each loss it is planned for."""
+    need, placed = question.needs[service], _placed(question, answer, service, quarter)
+    counts = _by_unit(placed, "")
+    if not counts:
+        return
+    # The pool whose replicas carry most loses the spares: the worst case planned for.
+    strongest = max(counts, key=lambda unit: question.units[unit].capacity)
+    counts[strongest] -= need.spares
+    yield {unit: count for unit, count in counts.items() if count > 0}
+    if need.survives_region:
+        for region in sorted({region for _, region in placed}):
+            yield _by_unit(placed, region)
+
+
+def _placed(
+    question: Question, answer: Answer, service: int, quarter: int
+) -> dict[tuple[int, str], int]:
+    return {
+        (unit, region): count
+        for (unit, region, at), count in answer.replicas.items()
+        if at == quarter and question.units[unit].service == service
+    }
+
+
+def _by_unit(placed: Mapping[tuple[int, str], int], lost_region: str) -> dict[int, int]:
     counts: dict[int, int] = {}
-    for (unit, _, at), count in answer.replicas.items():
-        if at == quarter and question.units[unit].service == service:
+    for (unit, region), count in placed.items():
+        if region != lost_region:
             counts[unit] = counts.get(unit, 0) + count
     return counts
 
