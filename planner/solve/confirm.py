@@ -94,7 +94,7 @@ def confirm(
             best = best_settings(case, found, trial, spans, _defaults(case, fitting))
             probed += tried
         progress("replaying the whole trace")
-        harder = _harder(case, best, spans)
+        harder = harder_spans(case, best, spans)
         if not harder:
             break
         spans = (*spans, *harder)
@@ -136,8 +136,8 @@ def _defaults(case: Case, fitting: Sequence[Family]) -> dict[str, Deployment]:
     }
 
 
-def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
-    """Return windows not probed yet in which the winner misses a target, the worst first.
+def harder_spans(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
+    """Return windows not probed yet in which a finalist misses a target, the worst first.
 
     The whole trace is replayed on few replicas, so a window that fails there is asked again on
     more of them: what only the luck of two replicas broke is not a harder window.

@@ -74,6 +74,28 @@ def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> 
     InfeasibleError
         The model fits on none of the GPUs, or no configuration meets the targets at any load.
     """
+    decision, options, found = chosen(case, progress)
+    progress("explaining")
+    return _plan(decision, options, found, context)
+
+
+def chosen(
+    case: Case, progress: Progress = lambda _: None
+) -> tuple[Decision, list[Option], tuple[Family, ...]]:
+    """Return the decision, the options it was chosen from, and everything enumerated.
+
+    Parameters
+    ----------
+    case
+        Model, engine, GPUs, targets and traffic.
+    progress
+        Called with what is being done.
+
+    Raises
+    ------
+    InfeasibleError
+        The model fits on none of the GPUs, or no configuration meets the targets at any load.
+    """
     progress("enumerating configurations")
     found = _enumerate(case, pipelines=False)
     if not any(family.candidates for family in found):
@@ -92,8 +114,7 @@ def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> 
         except InfeasibleError:
             raise error from None
     decision, replayed = confirm(decision, _fitting(found), progress)
-    progress("explaining")
-    return _plan(decision, [*options, *replayed], found, context)
+    return decision, [*options, *replayed], found
 
 
 def _enumerate(case: Case, *, pipelines: bool) -> tuple[Family, ...]:
