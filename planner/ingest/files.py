@@ -103,7 +103,7 @@ def _in_folder(folder: Path, notes: list[str]) -> list[str]:
             )
         )
     if ignored := len(inside) - len(traces):
-        notes.append(f"{folder}: {counted(ignored, 'file')} passed over: the name is not a trace's")
+        notes.append(f"{folder}: {counted(ignored, 'file')} passed over: not named like a trace")
     return traces
 
 
