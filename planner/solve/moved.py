@@ -7,20 +7,19 @@ headroom, in the windows that decide. What one replica fewer would miss says why
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from planner.ingest.requests import Requests
-from planner.sim.replay import Replay
 from planner.solve.case import Decision
 from planner.solve.confirm import Confirmed
 from planner.solve.fleet import exact_replicas, fleet_load
 from planner.solve.plan import Miss, Sensitivity
 from planner.solve.sensitivity import KV_MOVE, MOVE, WIDEST
 from planner.solve.steps import stretched
-from planner.solve.verify import Span, Trial
+from planner.solve.verify import Span, Trial, Verdict
 from planner.spec.slo import Target
 
 Ints = NDArray[np.int64]
@@ -33,54 +32,33 @@ def as_declared(class_name: str, target: Target) -> float:  # noqa: ARG001 - a `
     return target.limit_s
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Replays of one configuration in the windows that decide, by replicas for load.
-
-    `known` are finished replays; `lost` those that were given up when a target was lost.
-    """
+    """Questions to one configuration in the windows that decide, by replicas for load."""
 
     trial: Trial
     fleet: float  # load of the whole fleet over the trace's own, headroom included
     spans: tuple[Span, ...]
-    known: dict[tuple[int, Span], Replay] = field(default_factory=dict)
-    lost: dict[tuple[int, Span], None] = field(default_factory=dict)
 
     def of(self, trial: Trial) -> Asked:
         """Return the same questions for another trial."""
-        return Asked(trial=trial, fleet=self.fleet, spans=self.spans)
-
-    def _replay(self, count: int, span: Span, *, stop_when_lost: bool) -> Replay:
-        return self.trial.replayed(
-            self.fleet / count, count, span=span, stop_when_lost=stop_when_lost
-        )
+        return replace(self, trial=trial)
 
     def holds(self, count: int) -> bool:
         """Return whether every declared target holds; asks no more than is needed to know."""
-        failed = [span for n, span in self.lost if n == count]
-        for span in () if failed else self.spans:
-            if (count, span) not in self.known:
-                replay = self._replay(count, span, stop_when_lost=True)
-                if replay.lost:
-                    self.lost[count, span] = None
-                    return False
-                self.known[count, span] = replay
-            if not self.known[count, span].holds:
-                return False
-        return not failed
+        return self.trial.holds(self.fleet / count, count, self.spans)
 
     def misses(self, count: int, limit: Limit, *, all_spans: bool = True) -> list[Miss]:
         """Return what does not hold with `count` replicas, furthest above its limit first.
 
         In every span, or in those that were asked already.
         """
+        load = self.fleet / count
         found: list[Miss] = []
         for span in self.spans:
-            key = (count, span)
-            if key not in self.known and (all_spans or key in self.lost):
-                self.known[key] = self._replay(*key, stop_when_lost=False)
-            if key in self.known:
-                found += _missed(self.known[key], limit)
+            if all_spans or self.trial.knows(load, count, span):
+                verdict = self.trial.probed(load, count, span, to_the_end=True)
+                found += _missed(verdict, limit)
         return sorted(found, key=lambda miss: -miss.value_s / miss.limit_s)
 
     def fewest(
@@ -102,8 +80,8 @@ class Asked:
         return count, self.misses(fails, limit or as_declared, all_spans=limit is not None)[0]
 
 
-def _missed(replay: Replay, limit: Limit) -> Iterator[Miss]:
-    for result in replay.targets:
+def _missed(verdict: Verdict, limit: Limit) -> Iterator[Miss]:
+    for result in verdict.targets:
         most = limit(result.class_name, result.target)
         worst = max((window.value_s for window in result.windows), default=0.0)
         if worst > most:

@@ -17,6 +17,7 @@ from planner.errors import InputError
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
 from planner.sim.load import INDEPENDENT_S, scale, subset
+from planner.sim.metrics import TargetResult
 from planner.sim.replay import Replay, replay
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of
@@ -41,6 +42,19 @@ PRECISION = 1.01  # capacities are found to one percent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a probe ended: given up because a target was lost, or with what every target got."""
+
+    lost: bool
+    targets: tuple[TargetResult, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every target holds in every evaluation window."""
+        return not self.lost and all(target.holds for target in self.targets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A configuration with the trace it is held against.
 
@@ -59,7 +73,7 @@ class Trial:
     seed: int
     spread_s: float
     correlated: bool = False
-    _answers: dict[tuple[float, int, Span], bool] = field(
+    _verdicts: dict[tuple[float, int, Span], Verdict] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -128,17 +142,28 @@ class Trial:
         return self.replayed(load, replicas, budget=SCOUT_REQUESTS)
 
     def holds(self, load: float, replicas: int, spans: Sequence[Span]) -> bool:
-        """Return whether every target holds in every span. Each is asked once, hard ones first."""
-        failed = {span for (_, _, span), holds in self._answers.items() if not holds}
+        """Return whether every target holds in every span, asked where it failed before first."""
+        failed = {span for (_, _, span), verdict in self._verdicts.items() if not verdict.holds}
         hard_first = sorted(spans, key=lambda span: span not in failed)
-        return all(self._holds_in(load, replicas, span) for span in hard_first)
+        return all(self.probed(load, replicas, span).holds for span in hard_first)
 
-    def _holds_in(self, load: float, replicas: int, span: Span) -> bool:
-        asked = (load, replicas, span)
-        if asked not in self._answers:
-            found = self.replayed(load, replicas, span=span, stop_when_lost=True)
-            self._answers[asked] = found.holds
-        return self._answers[asked]
+    def probed(
+        self, load: float, replicas: int, span: Span, *, to_the_end: bool = False
+    ) -> Verdict:
+        """Return how one span ends; each question is replayed once and remembered.
+
+        A probe stops when a target is lost, unless it is asked `to_the_end`.
+        """
+        key = (load, replicas, span)
+        known = self._verdicts.get(key)
+        if known is None or (known.lost and to_the_end):
+            found = self.replayed(load, replicas, span=span, stop_when_lost=not to_the_end)
+            known = self._verdicts[key] = Verdict(lost=found.lost, targets=found.targets)
+        return known
+
+    def knows(self, load: float, replicas: int, span: Span) -> bool:
+        """Return whether `probed` has an answer already."""
+        return (load, replicas, span) in self._verdicts
 
 
 def trial_of(
