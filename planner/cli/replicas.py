@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from planner.ingest.requests import Requests
     from planner.sim.disaggregated import Link
     from planner.sim.replay import Replay
+    from planner.sim.routing import CacheAware
     from planner.sim.setup import Ready
     from planner.spec.slo import Slo
 
@@ -22,6 +23,7 @@ class Fleet:
 
     replicas: int
     routing: str
+    cache_aware: CacheAware
     prefill_replicas: int
     link: Link | None
 
@@ -36,6 +38,8 @@ class Fleet:
         found: dict[str, object] = {}
         if setup.settings.num_speculative_tokens:
             found["speculation"] = {"acceptance_rates": list(setup.settings.acceptance_rates)}
+        if self.routing == "cache_aware":
+            found["cache_aware"] = asdict(self.cache_aware)
         if self.link is not None:
             found["disaggregation"] = {
                 "prefill_replicas": self.prefill_replicas,
@@ -58,7 +62,7 @@ class Fleet:
         if drafts:
             step = 1.0 + sum(setup.settings.acceptance_rates)
             found.append(
-                f"{drafts} drafts a step give {step:.2f} tokens; drafting itself takes no time here"
+                f"{drafts} drafts a step give {step:.2f} tokens, by a drafter of one layer"
             )
         if self.link is not None:
             found.append("KV use, busy share and gaps are those of the decode pool")
@@ -126,7 +130,13 @@ def _run(requests: Requests, setup: Ready, fleet: Fleet, rules: dict[str, Any]) 
     cost, settings, routing = setup.cost, setup.settings, fleet.routing
     if fleet.link is None:
         return replay(requests, cost, settings, replicas=fleet.replicas, routing=routing, **rules)
-    prefill = Pool(cost=cost, settings=settings, replicas=fleet.prefill_replicas, routing=routing)
+    prefill = Pool(
+        cost=cost,
+        settings=settings,
+        replicas=fleet.prefill_replicas,
+        routing=routing,
+        cache_aware=fleet.cache_aware,
+    )
     # The decode pool caches no prefixes: by load is what remains of cache-aware routing.
     calmer = "least_loaded" if routing == "cache_aware" else routing
     decode = Pool(cost=cost, settings=settings, replicas=fleet.replicas, routing=calmer)

@@ -48,6 +48,24 @@ Example:
     default="random",
     help="What sends requests to replicas. [default: random]",
 )
+@click.option(
+    "--cache-threshold",
+    type=click.FloatRange(0, 1),
+    default=0.3,
+    help="cache_aware: share of a prompt that must be cached to count. [default: 0.3]",
+)
+@click.option(
+    "--balance-abs-threshold",
+    type=click.FloatRange(0),
+    default=64,
+    help="cache_aware: by load where it differs by more requests than this … [default: 64]",
+)
+@click.option(
+    "--balance-rel-threshold",
+    type=click.FloatRange(1),
+    default=1.5,
+    help="… and by more than this factor. [default: 1.5]",
+)
 @click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
 @click.option(
     "--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
@@ -129,6 +147,9 @@ def command(
     as_json: bool,
     per_request: Path | None,
     acceptance_rates: str,
+    cache_threshold: float,
+    balance_abs_threshold: float,
+    balance_rel_threshold: float,
     prefill_replicas: int,
     kv_link_bytes_per_s: float | None,
     layerwise_transfer: bool,
@@ -146,6 +167,7 @@ def command(
     from planner.ingest.load import load_trace
     from planner.sim.load import scale
     from planner.sim.record import to_dict, write_requests
+    from planner.sim.routing import CacheAware
     from planner.spec.slo_file import load_slo
 
     slo = load_slo(slo_file)
@@ -154,6 +176,11 @@ def command(
     fleet = Fleet(
         replicas=replicas,
         routing=routing,
+        cache_aware=CacheAware(
+            cache_threshold=cache_threshold,
+            balance_abs_threshold=balance_abs_threshold,
+            balance_rel_threshold=balance_rel_threshold,
+        ),
         prefill_replicas=prefill_replicas,
         link=kv_link(setup, prefill_replicas, kv_link_bytes_per_s, layerwise=layerwise_transfer),
     )

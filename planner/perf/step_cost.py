@@ -42,7 +42,8 @@ class StepCost:
     - `pairs` is per layer group like `kv_tokens`: in a window group a query attends at most
       `window_tokens[g]` keys. A chunk of q tokens after p tokens has q·p + q(q + 1)/2 full pairs.
     - `rows` counts sequences that sample (decodes plus prompts that finish); the γ extra rows that
-      speculation verifies for each are already in `row_s`.
+      speculation verifies for each are already in `row_s`, and so is their drafting (its reads of
+      the context are in `kv_s`). The ideal calibration drafts for nothing.
     - `seq_s` also carries the engine's cost per running sequence, and takes back what `memory_s`
       charges per token for prefill only.
     - With data parallelism the step is that of one rank with its own `tokens`; every rank is

@@ -20,6 +20,7 @@ from planner.perf.step_cost import StepCost
 from planner.sim.kernel import world
 from planner.sim.load import subset
 from planner.sim.replay import Replay, Totals, rejections, replay
+from planner.sim.routing import CACHE_AWARE, CacheAware
 from planner.sim.rows import spread
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import EVERYTHING, METRIC_CODES, judging, results
@@ -38,6 +39,7 @@ class Pool:
     settings: SchedulerSettings
     replicas: int = 1
     routing: str = "random"
+    cache_aware: CacheAware = CACHE_AWARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +119,7 @@ def replay_disaggregated(
         prefill.settings,
         replicas=prefill.replicas,
         routing=prefill.routing,
+        cache_aware=prefill.cache_aware,
         seed=seed,
         use_cached_tokens=use_cached_tokens,
         bin_s=bin_s,

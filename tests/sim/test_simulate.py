@@ -164,7 +164,7 @@ def test_a_pipeline_and_drafts_are_what_was_simulated(run):
     assert 2.0 < ratio < 3.3  # 2.9 tokens a step, longer ones, among fewer requests at a time
     screen = run(*words, "--pp", 2).stdout
     assert "2 stages: they idled" in screen
-    assert "3 drafts a step give 2.90 tokens; drafting itself takes no time here" in screen
+    assert "3 drafts a step give 2.90 tokens, by a drafter of one layer" in screen
 
 
 def test_speculation_needs_its_acceptance(run):
