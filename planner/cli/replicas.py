@@ -129,7 +129,8 @@ def _run(requests: Requests, setup: Ready, fleet: Fleet, rules: dict[str, Any]) 
 
     cost, settings, routing = setup.cost, setup.settings, fleet.routing
     if fleet.link is None:
-        return replay(requests, cost, settings, replicas=fleet.replicas, routing=routing, **rules)
+        rules = {"routing": routing, "cache_aware": fleet.cache_aware, **rules}
+        return replay(requests, cost, settings, replicas=fleet.replicas, **rules)
     prefill = Pool(
         cost=cost,
         settings=settings,

@@ -171,6 +171,7 @@ def replay_disaggregated(
         replica=spread(second.replica, order, n, -1),
         rejected=refused,
         replicas=prefill.replicas + decode.replicas,
+        routing=prefill.routing,
         totals=_summed(first, second),
         targets=(*second.targets, *judged),
         bubble_s=np.zeros(0),
