@@ -262,6 +262,7 @@ def _assumptions(fleet: Fleet, found: Decided) -> tuple[str, ...]:
         "A service on several GPU types shares its requests out by their capacity.",
         "Starting a replica counts as a change when the fleet is chosen, but is not in the cost.",
         "Changes of a quarter are complete on its first day.",
+        "GPUs of one type and region are alike; packing replicas into nodes is not modelled.",
     )
     own = []
     for service in fleet.services:
