@@ -162,6 +162,7 @@ def replay(
     *,
     replicas: int = 1,
     routing: str = "random",
+    owners: NDArray[np.int32] | None = None,
     seed: int = 42,
     classes: Sequence[WorkloadClass] = (),
     windows: Sequence[Floats] | None = None,
@@ -183,6 +184,8 @@ def replay(
     replicas, routing, seed
         How many replicas, and what sends requests to them: "random", "round_robin" or
         "least_loaded" (fewest unfinished requests).
+    owners
+        The replica of each request of the trace, instead of routing: for fleets whose size changes.
     classes
         Targets, by the names of the trace's classes.
     windows
@@ -214,7 +217,7 @@ def replay(
     rules = judging(requests, rejected, classes, edges)
     measures = _measures(requests, rules, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
-    owner = assign(len(served), replicas, routing, seed)
+    owner = assign(len(served), replicas, routing, seed) if owners is None else owners[served]
     by_owner = in_order(owner, replicas)
     served, owner = served[by_owner], owner[by_owner]
     hits = (

@@ -280,6 +280,19 @@ def test_more_load_lays_copies_over_each_other(correlated):
     assert scale(trace, 1.0).arrival_s.tolist() == trace.arrival_s.tolist()
 
 
+@pytest.mark.parametrize("spread_s", [60.0, 600.0, 3600.0])
+def test_copies_do_not_pile_up_where_the_displacement_exceeds_the_trace(spread_s):
+    """Ten minutes at a constant rate, eleven times: no tenth of them holds much more than a tenth.
+
+    5 % is four standard deviations of 6,000 · 11 · 0.1 arrivals.
+    """
+    trace = requests_of(np.arange(6000) * 0.1, np.ones(6000, int), np.ones(6000, int))
+    more = scale(trace, 11.0, seed=3, spread_s=spread_s)
+    assert len(more) == 66_000
+    counts, _ = np.histogram(more.arrival_s, bins=10)
+    assert counts.max() / counts.mean() < 1.05
+
+
 def test_scaled_traces_keep_block_ids_with_their_requests():
     n = 50
     rng = np.random.default_rng(0)
