@@ -128,20 +128,48 @@ def expert_flops(
 
 
 def expert_bytes(
-    routed_tokens: Quantity,
-    touched: Quantity,
-    weights_per_expert: float,
-    weight_bytes: float,
-    bytes_per_routed_token: float,
+    touched: Quantity, weights_per_expert: float, weight_bytes: float
 ) -> Quantity:
-    """Return bytes of the grouped expert GEMMs: touched·W_e·b_w + n_routed·b_token.
+    """Return bytes of weights the grouped expert GEMMs read: touched·W_e·b_w.
 
-    Source: only touched experts are read; every routed copy of a token passes in and out.
+    Source: only touched experts are read.
 
-    >>> expert_bytes(100, 10, 1e6, 0.5, 1000)
-    5100000.0
+    >>> expert_bytes(10, 1e6, 0.5)
+    5000000.0
     """
-    return touched * weights_per_expert * weight_bytes + routed_tokens * bytes_per_routed_token
+    return touched * weights_per_expert * weight_bytes
+
+
+def routing_bytes(
+    tokens: Quantity,
+    routed_tokens: Quantity,
+    hidden: float,
+    width: float,
+    activation_bytes: float,
+) -> Quantity:
+    """Return bytes that gather, scatter and sum move: 4·n·h + n_routed·(h·(4 + 2·b_a) + 6·m).
+
+    Source: tokens in and out at 16 bit (4·h); each routed copy is written and read at the GEMMs'
+    input format (2·h·b_a), its result written and read for the weighted sum (4·h); gate, up and
+    product of the expert at 16 bit (6·m). Tensor parallelism divides m alone.
+
+    >>> routing_bytes(1, 8, 4096, 1536, 1)
+    286720
+    """
+    each = hidden * (4 + 2 * activation_bytes) + 6 * width
+    return 4 * tokens * hidden + routed_tokens * each
+
+
+def routing_s(moved_bytes: Quantity, bandwidth_bytes_per_s: float, efficiency: float) -> Quantity:
+    """Return the time of moving tokens to experts and back in s: bytes/(W·e_r).
+
+    Source: kernels of their own before and after the grouped GEMMs, which nothing hides; e_r is
+    fitted to operator tables.
+
+    >>> round(1e6 * routing_s(1e8, 2e12, 0.5), 3)
+    100.0
+    """
+    return moved_bytes / (bandwidth_bytes_per_s * efficiency)
 
 
 def expert_imbalance(mean_tokens: Quantity, ranks: int) -> Quantity:

@@ -85,20 +85,21 @@ def _experts_s(case: Case, tokens: FloatArray) -> FloatArray:
         distinct / ep * op.expert_imbalance(distinct / ep, ep), moe.num_experts / ep
     )
     weights = case.model.mlp_matrices * case.model.hidden_size * width
-    per_routed = 2.0 * case.model.hidden_size * maths.activation_bytes + 6.0 * width
-    return np.asarray(
-        moe.layers
-        * op.gemm_s(
-            op.expert_flops(routed, touched, weights, fit.padding_tokens),
-            op.expert_bytes(routed, touched, weights, maths.weight_bytes, per_routed),
-            maths.peak_flops_per_s,
-            case.bandwidth,
-            fit.compute,
-            fit.memory,
-            fit.fixed_s,
-            EXPERT_SHARPNESS,
-        )
+    moved = op.routing_bytes(
+        everyone, routed, case.model.hidden_size, width, maths.activation_bytes
     )
+    products = op.gemm_s(
+        op.expert_flops(routed, touched, weights, fit.padding_tokens),
+        op.expert_bytes(touched, weights, maths.weight_bytes),
+        maths.peak_flops_per_s,
+        case.bandwidth,
+        fit.compute,
+        fit.memory,
+        fit.fixed_s,
+        EXPERT_SHARPNESS,
+    )
+    routing = op.routing_s(moved, case.bandwidth, fit.routed_memory)
+    return np.asarray(moe.layers * (products + routing))
 
 
 def _collectives_s(case: Case, tokens: FloatArray) -> FloatArray:

@@ -63,7 +63,6 @@ routed_tokens|n_r|tokens|routed copies of tokens on one rank
 touched|x|experts|distinct experts touched
 weights_per_expert|W_e|parameters|weights of one expert on one rank
 padding_tokens|pad|tokens|tokens that tiles add to a touched expert
-bytes_per_routed_token|b_r|B|activation bytes of one routed copy
 bytes_per_token|k_l|B/token|cached bytes of one token
 flops_per_token|f_t|FLOP/token|FLOPs a decode spends on one cached token
 heads|H|heads|query heads of a rank
