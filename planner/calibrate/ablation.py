@@ -74,7 +74,7 @@ def _without_host(item: Prediction) -> ClosedLoop:
 
 
 def _without_frontend(item: Prediction) -> ClosedLoop:
-    engine = replace(item.point.engine, frontend_s=0.0, frontend_client_s=0.0)
+    engine = replace(item.point.engine, frontend_s=0.0, frontend_client_s=0.0, frontend_token_s=0.0)
     return predict(item.point, engine=engine)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from planner.calibrate import kv_cases, open_loop, scoring
 from planner.calibrate.ablation import Ablation, ablations
 from planner.calibrate.failures import Missed, missed
-from planner.calibrate.hosts import Host, closed_loop_samples, fit_host
+from planner.calibrate.hosts import Host, closed_loop_cases, fit_closed_loops, trtllm_host
 from planner.calibrate.measured import Row, dataset
 from planner.calibrate.points import read_points
 from planner.resources import data_dir
@@ -41,9 +41,9 @@ without published input lengths; *suspect* rows put aside by the collector (lost
 hidden speculation), in no fit; *burst* and *openloop* go through the replay. "TTFT(queued)" are
 closed loops with more clients than the KV cache holds.
 
-Nothing scales an operator: kernels are fitted on operator tables alone, and an engine has five
-numbers of its own (time per layer, per sequence and per prefill layer; per request and per client
-in the frontend), fitted on closed loops. `fp8` DeepSeek and Qwen3.5 runs that may speculate are
+Nothing scales an operator: kernels are fitted on operator tables alone, and an engine has six
+numbers of its own (time per layer, per sequence and per launched prefill layer; per request, client
+and prompt token in the frontend), fitted on closed loops. `fp8` DeepSeek and Qwen3.5 runs that may speculate are
 left out of that fit, and scored below all the same.
 """
 
@@ -144,16 +144,18 @@ def _pooled(found: Sequence[scoring.Scored]) -> str:
 
 def _hosts(rows: Sequence[Row]) -> str:
     fits = {
-        "vLLM": fit_host(closed_loop_samples(rows, "vllm", "0.33")),
-        "SGLang": fit_host(closed_loop_samples(rows, "sglang")),
+        "vLLM": fit_closed_loops(closed_loop_cases(rows, "vllm", "0.33")),
+        "SGLang": fit_closed_loops(closed_loop_cases(rows, "sglang")),
+        "TensorRT-LLM": trtllm_host(rows),
     }
     head = ["engine", "rows", "metric", "in sample, median %", "P90", "left out, median %", "P90"]
     body = [line for name, host in fits.items() for line in _host_lines(name, host)]
     return (
         "\n## Cross-validation of the engines' overheads\n\n"
         "Every (model, GPU) group predicted with "
-        "overheads fitted on all the others. A point weighs by its noise: TTFT 8/36 of TPOT.\n\n"
-        + _table(head, body)
+        "overheads fitted on all the others. A point weighs by its noise: TTFT 8/36 of TPOT. "
+        "TensorRT-LLM's rows are one model on one GPU, so a group is one tensor-parallel size; "
+        "three of its numbers are vLLM's.\n\n" + _table(head, body)
     )
 
 

@@ -20,7 +20,8 @@ from planner.calibrate.build import generic_ring, generic_section, gpu_data
 from planner.calibrate.hosts import (
     Host,
     another_run,
-    closed_loop_samples,
+    closed_loop_cases,
+    fit_closed_loops,
     fit_host,
     may_speculate,
     rewrite_host,
@@ -113,7 +114,7 @@ def write(written: Mapping[str, dict[str, Any]], folder: Path) -> None:
 
 def hosts(rows: Sequence[Row]) -> dict[str, Host]:
     """Return the fitted overheads of every engine profile."""
-    current = fit_host(closed_loop_samples(rows, "vllm", "0.33"))
+    current = fit_closed_loops(closed_loop_cases(rows, "vllm", "0.33"))
     older = fit_host(steady_samples(rows))
     return {
         "vllm-0.33": current,
@@ -122,8 +123,9 @@ def hosts(rows: Sequence[Row]) -> dict[str, Host]:
             prefill_layer_s=current.prefill_layer_s,
             frontend_s=current.frontend_s,
             client_s=current.client_s,
+            token_s=current.token_s,
         ),
-        "sglang-0.5.23": fit_host(closed_loop_samples(rows, "sglang")),
+        "sglang-0.5.23": fit_closed_loops(closed_loop_cases(rows, "sglang")),
     }
 
 

@@ -1,14 +1,15 @@
 """Fit what an engine's host adds: the time that no operator table contains.
 
-TPOT and TTFT of a closed loop are linear in the overheads, because its state is counted in steps
-(TTFT's wait for the current step is not quite, so slopes are taken at usual overheads). Five
-numbers an engine, on TPOT and TTFT together; nothing scales an operator.
+TPOT and TTFT of a closed loop are nearly linear in the overheads, because its state is counted in
+steps; where they are not (launches that the GPU hides, the wait for the current step) slopes are
+taken again at each solution. Six numbers an engine, on TPOT and TTFT together; nothing scales an
+operator.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,10 +18,12 @@ from numpy.typing import NDArray
 
 from planner.calibrate.measured import Row, is_main, measured, number, text, usable
 from planner.calibrate.points import Point, Unsupported, point
-from planner.calibrate.validate import predict
+from planner.calibrate.validate import resident_tokens
 from planner.perf.calibrations import calibration
-from planner.perf.compile import compile_step_cost
-from planner.perf.step_cost import mixed_step_s
+from planner.perf.closed_loop import ClosedLoop, closed_loop
+from planner.perf.compile import compile_step_cost, with_host
+from planner.perf.step_cost import StepCost, mixed_step_s
+from planner.spec import catalog
 from planner.spec.engine import Engine
 
 STEADY_PROMPT_TOKENS = 400.0  # ML.ENERGY does not publish input lengths; chat prompts are short
@@ -32,9 +35,11 @@ FIELDS = (
     "prefill_layer_overhead_s",
     "frontend_s",
     "frontend_client_s",
+    "frontend_token_s",
 )
-USUAL = np.array([25e-6, 5e-6, 0.4e-3, 20e-3, 0.3e-3])
-MOST = np.array([200e-6, 200e-6, 5e-3, 0.3, 5e-3])
+USUAL = np.array([25e-6, 5e-6, 0.5e-3, 10e-3, 0.5e-3, 5e-6])
+MOST = np.array([200e-6, 200e-6, 5e-3, 0.3, 5e-3, 50e-6])
+ROUNDS = 4  # launches are not linear in TTFT and TPOT: slopes are taken anew at each solution
 # Repeats of one point differ by 8 % in TPOT and 36 % in TTFT (P90): each weighs by its noise.
 TPOT_WEIGHT, TTFT_WEIGHT = 1.0, 8 / 36
 
@@ -59,6 +64,7 @@ class Host:
     prefill_layer_s: float
     frontend_s: float = 0.0
     client_s: float = 0.0
+    token_s: float = 0.0
     rows: int
     median_error: float  # of TPOT
     p90_error: float
@@ -76,7 +82,7 @@ def bare(engine: Engine) -> Engine:
 
 
 def with_overheads(engine: Engine, values: NDArray[np.float64]) -> Engine:
-    """Return the engine with the five overheads, in the order of FIELDS."""
+    """Return the engine with these overheads, in the order of FIELDS."""
     fields = dict(zip(FIELDS, map(float, values), strict=True))
     return replace(engine, step_overhead_s=0.0, **fields)  # type: ignore[arg-type]
 
@@ -123,9 +129,24 @@ def compiles_first(row: Row) -> bool:
     )
 
 
-def closed_loop_samples(rows: Iterable[Row], engine: str, version: str = "") -> list[Sample]:
-    """Return samples from closed-loop rows of one engine profile on GPUs with operator tables."""
-    samples: list[Sample] = []
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A closed-loop row ready to be predicted with any overheads."""
+
+    item: Point
+    kernels: StepCost  # no host beside them
+    resident_tokens: float
+    times: Mapping[str, float]  # measured seconds by metric
+
+    @property
+    def group(self) -> str:
+        """Model and GPU: what cross-validation leaves out together."""
+        return f"{self.item.model.id} {self.item.gpu.id}"
+
+
+def closed_loop_cases(rows: Iterable[Row], engine: str, version: str = "") -> list[Case]:
+    """Return the closed-loop rows of one engine profile on GPUs with operator tables."""
+    cases = []
     for row in rows:
         if not is_main(row) or may_speculate(row) or another_run(row):
             continue
@@ -134,36 +155,58 @@ def closed_loop_samples(rows: Iterable[Row], engine: str, version: str = "") -> 
         except Unsupported:
             continue
         wanted = item.engine.id == engine and version in ("", item.engine.version)
-        if wanted and item.gpu.calibration:
-            samples += _closed_loop_samples(item, row)
-    return samples
+        if wanted and item.gpu.calibration and (times := _times(row)):
+            cases.append(_case(item, times))
+    return cases
 
 
-def _closed_loop_samples(item: Point, row: Row) -> list[Sample]:
-    """Return a TPOT and a TTFT sample, where each was measured."""
+def _times(row: Row) -> dict[str, float]:
     known = measured(row)
     times = {"TPOT": known.tpot_s, "TTFT": None if compiles_first(row) else known.ttft_s}
-    if not any(times.values()):
-        return []
-    at = [USUAL]
+    return {metric: value for metric, value in times.items() if value}
+
+
+def _case(item: Point, times: Mapping[str, float]) -> Case:
+    kernels = compile_step_cost(
+        item.model, item.gpu, bare(item.engine), calibration(item.gpu), item.deployment
+    )
+    return Case(
+        item=item, kernels=kernels, resident_tokens=resident_tokens(item, item.engine), times=times
+    )
+
+
+def samples_at(cases: Iterable[Case], values: NDArray[np.float64]) -> list[Sample]:
+    """Return every case's measurements with slopes taken at these overheads."""
+    return [sample for case in cases for sample in _samples(case, values)]
+
+
+def _samples(case: Case, values: NDArray[np.float64]) -> list[Sample]:
+    at = [values]
     for index in range(len(FIELDS)):
         step = np.zeros(len(FIELDS))
-        step[index] = USUAL[index]
-        at.append(USUAL + step)
-    loops = [predict(item, engine=with_overheads(item.engine, values)) for values in at]
-    group = f"{item.model.id} {item.gpu.id}"
+        step[index] = 0.1 * USUAL[index]
+        at.append(values + step)
+    loops = [_loop(case, overheads) for overheads in at]
     samples = []
-    for metric, name in (("TPOT", "tpot_s"), ("TTFT", "ttft_s")):
-        seconds = times[metric]
-        if seconds is None:
-            continue
-        usual, *moved = (float(getattr(loop, name)) for loop in loops)
-        slopes = tuple((m - usual) / u for m, u in zip(moved, USUAL, strict=True))
-        base = usual - float(np.dot(slopes, USUAL))
+    for metric, seconds in case.times.items():
+        here, *moved = (loop.tpot_s if metric == "TPOT" else loop.ttft_s for loop in loops)
+        slopes = tuple((m - here) / (0.1 * u) for m, u in zip(moved, USUAL, strict=True))
         samples.append(
-            Sample(base_s=base, slopes=slopes, measured_s=seconds, group=group, metric=metric)
+            Sample(
+                base_s=here - float(np.dot(slopes, values)),
+                slopes=slopes,
+                measured_s=seconds,
+                group=case.group,
+                metric=metric,
+            )
         )
     return samples
+
+
+def _loop(case: Case, values: NDArray[np.float64]) -> ClosedLoop:
+    item = case.item
+    cost = with_host(case.kernels, item.model, with_overheads(item.engine, values))
+    return closed_loop(cost, item.load, case.resident_tokens, item.mixes)
 
 
 def steady_samples(rows: Iterable[Row]) -> list[Sample]:
@@ -196,12 +239,45 @@ def steady_samples(rows: Iterable[Row]) -> list[Sample]:
         samples.append(
             Sample(
                 base_s=float(base),
-                slopes=(float(item.model.num_layers), decodes, 0.0, 0.0, 0.0),
+                slopes=(float(item.model.num_layers), decodes, 0.0, 0.0, 0.0, 0.0),
                 measured_s=latency / 1e3,
                 group=f"{item.model.id} {item.gpu.id}",
             )
         )
     return samples
+
+
+def fit_closed_loops(
+    cases: Sequence[Case],
+    fixed: Mapping[str, float] | None = None,
+    by: Callable[[Case], str] | None = None,
+) -> Host:
+    """Fit an engine's overheads on its closed loops; `fixed` ones are given.
+
+    `by` names what is left out together, the model and GPU unless said otherwise.
+    """
+    values = USUAL
+    for _ in range(ROUNDS):
+        values = _solve(samples_at(cases, values), fixed or {})
+    samples = []
+    for case in cases:
+        group = by(case) if by else case.group
+        samples += [replace(sample, group=group) for sample in _samples(case, values)]
+    return fit_host(samples, fixed)
+
+
+def trtllm_host(rows: Iterable[Row]) -> Host:
+    """Fit TensorRT-LLM's overheads beside what it shares with vLLM (`points.trtllm`).
+
+    Its rows are one model on one GPU: a left-out group is one tensor-parallel size.
+    """
+    shared = catalog.engine("vllm")
+    names = ("prefill_layer_overhead_s", "frontend_client_s", "frontend_token_s")
+    return fit_closed_loops(
+        closed_loop_cases(rows, "trtllm"),
+        {name: getattr(shared, name) for name in names},
+        by=lambda case: f"TP{case.item.deployment.tensor_parallel_size}",
+    )
 
 
 def fit_host(samples: Sequence[Sample], fixed: Mapping[str, float] | None = None) -> Host:
@@ -216,6 +292,7 @@ def fit_host(samples: Sequence[Sample], fixed: Mapping[str, float] | None = None
         prefill_layer_s=float(values[2]),
         frontend_s=float(values[3]),
         client_s=float(values[4]),
+        token_s=float(values[5]),
         rows=int(tpot.sum()),
         median_error=_quantile(inside[tpot], 0.5),
         p90_error=_quantile(inside[tpot], 0.9),
@@ -287,6 +364,7 @@ def rewrite_host(path: Path, host: Host, source: str, date: str) -> None:
         "prefill_layer_ms": f"{1e3 * host.prefill_layer_s:.2f}",
         "frontend_ms": f"{1e3 * host.frontend_s:.1f}",
         "frontend_client_us": f"{1e6 * host.client_s:.0f}",
+        "frontend_token_us": f"{1e6 * host.token_s:.2f}",
         "source": f'"{source}"',
         "date": f'"{date}"',
     }

@@ -115,7 +115,10 @@ def distinct_experts(
 
 
 def expert_flops(
-    routed_tokens: Quantity, touched: Quantity, weights_per_expert: float, padding_tokens: float
+    routed_tokens: Quantity,
+    touched: Quantity,
+    weights_per_expert: Quantity,
+    padding_tokens: float,
 ) -> Quantity:
     """Return FLOPs of the grouped expert GEMMs: 2·W_e·(n_routed + touched·pad).
 
@@ -127,9 +130,7 @@ def expert_flops(
     return 2.0 * weights_per_expert * (routed_tokens + touched * padding_tokens)
 
 
-def expert_bytes(
-    touched: Quantity, weights_per_expert: float, weight_bytes: float
-) -> Quantity:
+def expert_bytes(touched: Quantity, weights_per_expert: Quantity, weight_bytes: float) -> Quantity:
     """Return bytes of weights the grouped expert GEMMs read: touched·W_e·b_w.
 
     Source: only touched experts are read.
@@ -143,8 +144,8 @@ def expert_bytes(
 def routing_bytes(
     tokens: Quantity,
     routed_tokens: Quantity,
-    hidden: float,
-    width: float,
+    hidden: Quantity,
+    width: Quantity,
     activation_bytes: float,
 ) -> Quantity:
     """Return bytes that gather, scatter and sum move: 4·n·h + n_routed·(h·(4 + 2·b_a) + 6·m).
@@ -182,6 +183,18 @@ def expert_imbalance(mean_tokens: Quantity, ranks: int) -> Quantity:
     """
     mean = np.maximum(np.asarray(mean_tokens, dtype=np.float64), 1e-9)
     return np.minimum(1.0 + np.sqrt(2.0 * np.log(ranks) / mean), float(ranks))
+
+
+def popular_rank(ranks: Quantity, rank_skew: float) -> Quantity:
+    """Return routed tokens of the rank with the most popular experts over the mean: EP^σ.
+
+    Source: fitted to expert-parallel operator tables under skewed routing. Popularity does not
+    average out over many tokens: σ = 0 is balanced, σ = 1 one rank with everything.
+
+    >>> popular_rank(4.0, 0.5)
+    2.0
+    """
+    return ranks**rank_skew
 
 
 def kv_read_s(

@@ -26,7 +26,8 @@ class StepCost:
     `rows` sampled rows, `pairs` attended (query, key) pairs of prefill and `prefix_tokens` KV
     tokens that prefill chunks read back. Then
 
-        gpu_s  = max(compute_s[n], memory_s[n] + Σ_g kv_s[g]·kv_tokens[g] + seq_s·decode_seqs)
+        work_s = max(compute_s[n], memory_s[n] + Σ_g kv_s[g]·kv_tokens[g] + seq_s·decode_seqs)
+        gpu_s  = √(work_s² + launch_s²) if the step has prefill, else work_s
                  + row_s[rows] + pair_s·pairs + prefix_s·prefix_tokens
                  + (decode_fixed_s if decode_seqs) + (prefill_fixed_s if the step has prefill)
         host_s = host_step_s + host_seq_s·rows + (host_prefill_s if the step has prefill)
@@ -43,6 +44,9 @@ class StepCost:
       `window_tokens[g]` keys. A chunk of q tokens after p tokens has q·p + q(q + 1)/2 full pairs.
     - `rows` counts sequences that sample (decodes plus prompts that finish); the γ extra rows that
       speculation verifies for each are already in `row_s`.
+    - `launch_s` is the host's time to launch the kernels of a step that no CUDA graph replays. The
+      GPU hides it behind kernels longer than a launch and waits at the shorter ones: a smooth
+      maximum of the two. Decode-only steps replay a graph.
     - `seq_s` also carries the engine's cost per running sequence, and takes back what `memory_s`
       charges per token for prefill only.
     - With data parallelism the step is that of one rank with its own `tokens`; every rank is
@@ -74,8 +78,10 @@ class StepCost:
     slowest_stage_share: float = 1.0
     send_s_per_token: float = 0.0  # activation transfer at each of the stages − 1 boundaries
     send_fixed_s: float = 0.0
+    launch_s: float = 0.0  # host time to launch a step that carries prefill, overlapped
     frontend_s: float = 0.0  # per request outside the engine loop: adds to TTFT, to no step
     frontend_client_s: float = 0.0  # the same per request in flight, of all ranks together
+    frontend_token_s: float = 0.0  # the same per prompt token: text to tokens, copies, hashes
     band: float = 0.0  # relative error band of a step time (from the calibration)
 
 
@@ -105,13 +111,15 @@ def gpu_seconds(
     prefix: Quantity,
     decode_fixed: Quantity,
     prefill_fixed: Quantity,
+    launch: Quantity,
 ) -> Quantity:
     """Return GPU time of a step in s from its parts, each already in s.
 
-    max(compute, memory + kv + per_seq) + rows + pairs + prefix + decode_fixed + prefill_fixed.
+    √(max(compute, memory + kv + per_seq)² + launch²) + rows + pairs + prefix + decode_fixed
+    + prefill_fixed; `launch` is 0 for a step that a CUDA graph replays.
     """
-    fused = np.maximum(compute, memory + kv + per_seq)
-    return fused + rows + pairs + prefix + decode_fixed + prefill_fixed
+    work = np.hypot(np.maximum(compute, memory + kv + per_seq), launch)
+    return work + rows + pairs + prefix + decode_fixed + prefill_fixed
 
 
 def host_seconds(
@@ -196,6 +204,7 @@ def gpu_step_s(
         cost.prefix_s * prefix_tokens,
         cost.decode_fixed_s * (np.asarray(decode_seqs) > 0),
         cost.prefill_fixed_s * prefill,
+        cost.launch_s * prefill,
     )
 
 

@@ -22,8 +22,7 @@ SAMPLER_BYTES_PER_LOGIT = 10.0  # 16-bit logits in, fp32 copy out and in
 
 def token_table(case: Case, tokens: FloatArray, per_token: float) -> FloatArray:
     """Return seconds of everything that depends on the scheduled tokens alone, for each count."""
-    overhead = case.engine.layer_overhead_s * case.model.num_layers
-    total = overhead + per_token * tokens
+    total = per_token * tokens
     for gemm in dense_gemms(case.model, case.deployment):
         maths = arithmetic(case.gpu, gemm.weight_dtype)
         each = _gemm_s(case, tokens, gemm.inputs, gemm.outputs, maths)
@@ -78,7 +77,8 @@ def _experts_s(case: Case, tokens: FloatArray) -> FloatArray:
     width = moe.expert_intermediate_size * ep / ranks
     everyone = tokens * deployment.data_parallel_size
     mean = everyone * moe.experts_per_token / ep
-    routed = mean * op.expert_imbalance(mean, ep)
+    popular = op.popular_rank(ep, fit.rank_skew)
+    routed = mean * np.maximum(op.expert_imbalance(mean, ep), popular)
     distinct = op.distinct_experts(moe.num_experts, moe.experts_per_token, everyone, fit.skew)
     # The rank with the most touched experts finishes last.
     touched = np.minimum(

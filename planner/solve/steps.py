@@ -68,6 +68,7 @@ def step(
         0.0,
         cost.decode_fixed_s * (seqs > 0),
         cost.prefill_fixed_s * has_prefill,
+        cost.launch_s * has_prefill,
     )
     host = host_seconds(cost.host_step_s, cost.host_seq_s, cost.host_prefill_s, rows, has_prefill)
     interval = np.asarray(interval_s(cost, gpu, host, tokens))
@@ -115,6 +116,7 @@ def stretched(cost: StepCost, factor: float) -> StepCost:
         prefix_s=cost.prefix_s * factor,
         decode_fixed_s=cost.decode_fixed_s * factor,
         prefill_fixed_s=cost.prefill_fixed_s * factor,
+        launch_s=cost.launch_s * factor,
         host_step_s=cost.host_step_s * factor,
         host_seq_s=cost.host_seq_s * factor,
         host_prefill_s=cost.host_prefill_s * factor,

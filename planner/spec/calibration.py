@@ -33,6 +33,7 @@ class MoeEfficiency:
     fixed_s: float
     padding_tokens: float
     skew: float  # exponent on tokens in the distinct-experts law; 1 is uniform routing
+    rank_skew: float = 0.0  # exponent on ranks: the popular one's share of routed tokens
     routed_memory: float = 1.0  # share of bandwidth at which tokens move to experts and back
     median_error: float = 0.0
     p90_error: float = 0.0

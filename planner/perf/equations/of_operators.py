@@ -134,6 +134,15 @@ OPERATORS = (
         ranks=8,
     ),
     eq(
+        o.popular_rank,
+        "x_σ",
+        "1",
+        "{ranks}^{rank_skew}",
+        2.0,
+        ranks=4.0,
+        rank_skew=0.5,
+    ),
+    eq(
         o.kv_read_s,
         "t_kv",
         "s/token",

@@ -59,6 +59,7 @@ per_input_s|κ|s|time per element of the reduction
 num_experts|E|experts|routed experts of a layer
 experts_per_token|k_e|experts|experts a token is routed to
 skew|g|1|exponent of routing skew
+rank_skew|σ|1|exponent of popularity on expert-parallel ranks
 routed_tokens|n_r|tokens|routed copies of tokens on one rank
 touched|x|experts|distinct experts touched
 weights_per_expert|W_e|parameters|weights of one expert on one rank
