@@ -43,8 +43,8 @@ closed loops with more clients than the KV cache holds.
 
 Nothing scales an operator: kernels are fitted on operator tables alone, and an engine has six
 numbers of its own (time per layer, per sequence and per launched prefill layer; per request, client
-and prompt token in the frontend), fitted on closed loops. `fp8` DeepSeek and Qwen3.5 runs that may speculate are
-left out of that fit, and scored below all the same.
+and prompt token in the frontend), fitted on closed loops. `fp8` DeepSeek and Qwen3.5 runs that may
+speculate are left out of that fit, and scored below all the same.
 """
 
 

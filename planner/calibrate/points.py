@@ -217,8 +217,8 @@ def trtllm() -> Engine:
         catalog.engine("vllm"),
         id="trtllm",
         version="1",
-        layer_overhead_s=34e-6,
-        seq_overhead_s=29e-6,
+        layer_overhead_s=39e-6,
+        seq_overhead_s=30e-6,
         frontend_s=46e-3,
     )
 

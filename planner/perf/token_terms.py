@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf import operators as op
-from planner.perf.case import Case
+from planner.perf.case import GRAPH_FIXED_SHARE, Case
 from planner.perf.formats import Arithmetic, arithmetic
 from planner.perf.layers import dense_gemms
 from planner.spec.calibration import AllReduceEfficiency, GemmEfficiency, MoeEfficiency
@@ -51,7 +51,7 @@ def _gemm_s(
             case.bandwidth,
             fit.compute,
             fit.memory,
-            op.gemm_fixed_s(inputs, fit.fixed_s, fit.per_input_s),
+            GRAPH_FIXED_SHARE * op.gemm_fixed_s(inputs, fit.fixed_s, fit.per_input_s),
             fit.sharpness,
         )
     )
