@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from planner.calibrate.hosts import bare
+from planner.calibrate.host_samples import bare
 from planner.calibrate.measured import Row
 from planner.calibrate.validate import (
     Errors,

@@ -14,7 +14,8 @@ import numpy as np
 from planner.calibrate import kv_cases, open_loop, scoring
 from planner.calibrate.ablation import Ablation, ablations
 from planner.calibrate.failures import Missed, missed
-from planner.calibrate.hosts import Host, closed_loop_cases, fit_closed_loops, trtllm_host
+from planner.calibrate.host_samples import closed_loop_cases
+from planner.calibrate.hosts import Host, fit_closed_loops, trtllm_host
 from planner.calibrate.measured import Row, dataset
 from planner.calibrate.points import read_points
 from planner.resources import data_dir

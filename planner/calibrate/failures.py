@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from planner.calibrate.hosts import compiles_first, may_speculate
+from planner.calibrate.doubtful import compiles_first, may_speculate
 from planner.calibrate.measured import Row, number, text
 from planner.calibrate.scoring import Scored, comparisons
 

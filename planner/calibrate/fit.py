@@ -17,16 +17,9 @@ from typing import Any
 import numpy as np
 
 from planner.calibrate.build import generic_ring, generic_section, gpu_data
-from planner.calibrate.hosts import (
-    Host,
-    another_run,
-    closed_loop_cases,
-    fit_closed_loops,
-    fit_host,
-    may_speculate,
-    rewrite_host,
-    steady_samples,
-)
+from planner.calibrate.doubtful import another_run, may_speculate
+from planner.calibrate.host_samples import closed_loop_cases, steady_samples
+from planner.calibrate.hosts import Host, fit_closed_loops, fit_host, rewrite_host
 from planner.calibrate.measured import Row, is_main
 from planner.calibrate.points import Unsupported, point, read_points
 from planner.calibrate.validate import Prediction, predictions, tpot_errors

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.perf.step_cost import StepCost, attended_pairs, step_s
+from planner.perf.step_arithmetic import attended_pairs
+from planner.perf.step_cost import StepCost, step_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf.quantity import Quantity
-from planner.perf.step_cost import (
-    StepCost,
+from planner.perf.step_arithmetic import (
     attended_pairs,
     gpu_seconds,
     host_seconds,
-    interval_s,
     kv_seconds,
-    latency_s,
     padded_tokens,
 )
+from planner.perf.step_cost import StepCost, interval_s, latency_s
 
 Floats = NDArray[np.float64]
 

@@ -6,14 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.calibrate.hosts import (
-    Host,
-    Sample,
-    another_run,
-    fit_host,
-    may_speculate,
-    rewrite_host,
-)
+from planner.calibrate.doubtful import another_run, may_speculate
+from planner.calibrate.host_samples import Sample
+from planner.calibrate.hosts import Host, fit_host, rewrite_host
 from planner.calibrate.measured import is_main, measured
 from planner.calibrate.points import Unsupported, point, read_points
 from planner.calibrate.validate import (
