@@ -79,12 +79,12 @@ def _noise(rows: Sequence[Row]) -> str:
 def _waits(rows: Sequence[Row]) -> str:
     plain = limits.plain_waits(rows)
     found = limits.speculative_waits(rows, limits.TOKENS_PER_VERIFYING_STEP)
+    tokens = f"{limits.TOKENS_PER_VERIFYING_STEP:g}"
     return (
         "\nSGLang's long TTFTs are waits between two looks at the inbox (every 10 or 30 steps). In "
-        f"the {plain.rows} rows that may speculate, taking a step as "
-        f"{limits.TOKENS_PER_VERIFYING_STEP:g} tokens of the measured TPOT brings the median error "
-        f"from {plain.median_pct:.1f} to {found.median_pct:.1f} %; they are scored as plain runs all "
-        "the same.\n"
+        f"the {plain.rows} rows that may speculate, taking a step as {tokens} tokens of the "
+        f"measured TPOT brings the median error from {plain.median_pct:.1f} to "
+        f"{found.median_pct:.1f} %; they are scored as plain runs all the same.\n"
     )
 
 
