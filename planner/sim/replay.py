@@ -234,7 +234,7 @@ def replay(
             rows, owner, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
         )
         lost = bool(states.lost.any())
-    times = latencies(requests, served, rows, cost.frontend_s)
+    times = latencies(requests, served, rows, cost.frontend_s, cost.frontend_token_s)
     targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
     return Replay(
         class_names=requests.class_names,

@@ -42,19 +42,22 @@ def latencies(
     served: NDArray[np.int64],
     rows: Any,  # noqa: ANN401 - records
     frontend_s: float,
+    frontend_token_s: float,
 ) -> dict[int, Floats]:
     """Return TTFT, TPOT and E2E of every request of the trace, infinite for the rejected.
 
-    What a request spends outside the engine's loop (`frontend_s`) counts in TTFT and E2E.
+    What a request spends outside the engine's loop (`frontend_s`, and `frontend_token_s` for each
+    prompt token) counts in TTFT and E2E.
     """
     n = len(requests)
     gaps = rows.output_tokens - 1
+    outside = frontend_s + frontend_token_s * requests.input_tokens[served]
     with np.errstate(invalid="ignore"):
         tpot = (rows.finish_s - rows.first_token_s) / gaps
     found = {
-        world.TTFT: spread(rows.first_token_s - rows.arrival_s + frontend_s, served, n, np.inf),
+        world.TTFT: spread(rows.first_token_s - rows.arrival_s + outside, served, n, np.inf),
         world.TPOT: spread(tpot, served, n, np.inf),
-        world.E2E: spread(rows.finish_s - rows.arrival_s + frontend_s, served, n, np.inf),
+        world.E2E: spread(rows.finish_s - rows.arrival_s + outside, served, n, np.inf),
     }
     found[world.TPOT][requests.output_tokens <= 1] = np.nan
     return found
