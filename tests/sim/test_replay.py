@@ -329,11 +329,12 @@ def test_the_kernel_reads_step_costs_as_the_equations_do(seed):
         rows=1,
         pairs=prompt * (prompt + 1) / 2,
     )
-    assert done.ttft_s[0] == pytest.approx(float(first) + mine.frontend_s, rel=1e-12)
+    outside = mine.frontend_s + mine.frontend_token_s * prompt
+    assert done.ttft_s[0] == pytest.approx(float(first) + outside, rel=1e-12)
     contexts = prompt + np.arange(1, output)
     ones = np.ones_like(contexts)
     steps = physics.step_s(mine, tokens=ones, decode_seqs=ones, kv_tokens=contexts, rows=ones)
-    assert done.e2e_s[0] == pytest.approx(float(first + steps.sum()) + mine.frontend_s, rel=1e-12)
+    assert done.e2e_s[0] == pytest.approx(float(first + steps.sum()) + outside, rel=1e-12)
 
 
 @settings(max_examples=300, deadline=None)
