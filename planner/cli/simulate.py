@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
-    from planner.ingest.requests import Requests
+    from planner.cli.replicas import Fleet
     from planner.sim.metrics import Distribution, TargetResult
     from planner.sim.replay import ClassResult, Replay
     from planner.sim.setup import Ready
@@ -45,9 +44,27 @@ Example:
 @click.option("--replicas", type=click.IntRange(1), default=1, help="Replicas. [default: 1]")
 @click.option(
     "--routing",
-    type=click.Choice(["random", "round_robin", "least_loaded"]),
+    type=click.Choice(["random", "round_robin", "least_loaded", "cache_aware"]),
     default="random",
     help="What sends requests to replicas. [default: random]",
+)
+@click.option(
+    "--cache-threshold",
+    type=click.FloatRange(0, 1),
+    default=0.3,
+    help="cache_aware: share of a prompt that must be cached to count. [default: 0.3]",
+)
+@click.option(
+    "--balance-abs-threshold",
+    type=click.FloatRange(0),
+    default=64,
+    help="cache_aware: by load where it differs by more requests than this … [default: 64]",
+)
+@click.option(
+    "--balance-rel-threshold",
+    type=click.FloatRange(1),
+    default=1.5,
+    help="… and by more than this factor. [default: 1.5]",
 )
 @click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
 @click.option(
@@ -55,6 +72,38 @@ Example:
 )
 @click.option(
     "--tensor-parallel-size", "--tp", type=click.IntRange(1), default=1, help="GPUs of a replica."
+)
+@click.option(
+    "--pipeline-parallel-size",
+    "--pp",
+    type=click.IntRange(1),
+    default=1,
+    help="Pipeline stages of a replica.",
+)
+@click.option(
+    "--num-speculative-tokens", type=click.IntRange(0), default=0, help="Drafts beside each decode."
+)
+@click.option(
+    "--acceptance-rates",
+    metavar="SHARES",
+    default="",
+    help="Share of drafts accepted at each position, as vLLM logs it: 0.8,0.6,0.5.",
+)
+@click.option(
+    "--prefill-replicas",
+    type=click.IntRange(0),
+    default=0,
+    help="Replicas that prefill only; those of --replicas then decode only. [default: 0]",
+)
+@click.option(
+    "--kv-link-bytes-per-s",
+    type=click.FloatRange(0, min_open=True),
+    help="With --prefill-replicas: what the KV crosses, one direction a GPU (400 Gbit/s: 50e9).",
+)
+@click.option(
+    "--layerwise-transfer",
+    is_flag=True,
+    help="With --prefill-replicas: send each layer's KV while the next is computed.",
 )
 @click.option("--max-num-batched-tokens", type=click.IntRange(1), help="Token budget of a step.")
 @click.option("--max-num-seqs", type=click.IntRange(1), help="Most sequences in a step.")
@@ -97,6 +146,13 @@ def command(
     ideal: bool,
     as_json: bool,
     per_request: Path | None,
+    acceptance_rates: str,
+    cache_threshold: float,
+    balance_abs_threshold: float,
+    balance_rel_threshold: float,
+    prefill_replicas: int,
+    kv_link_bytes_per_s: float | None,
+    layerwise_transfer: bool,
     **flags: object,
 ) -> None:
     """Replay a trace through one deployment, request by request.
@@ -107,13 +163,27 @@ def command(
     """
     import json
 
+    from planner.cli.replicas import Fleet, kv_link, replayed
     from planner.ingest.load import load_trace
     from planner.sim.load import scale
     from planner.sim.record import to_dict, write_requests
+    from planner.sim.routing import CacheAware
     from planner.spec.slo_file import load_slo
 
     slo = load_slo(slo_file)
-    setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal)
+    rates = _shares(acceptance_rates)
+    setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal, rates=rates)
+    fleet = Fleet(
+        replicas=replicas,
+        routing=routing,
+        cache_aware=CacheAware(
+            cache_threshold=cache_threshold,
+            balance_abs_threshold=balance_abs_threshold,
+            balance_rel_threshold=balance_rel_threshold,
+        ),
+        prefill_replicas=prefill_replicas,
+        link=kv_link(setup, prefill_replicas, kv_link_bytes_per_s, layerwise=layerwise_transfer),
+    )
     click.echo("… reading the trace", err=True)
     requests = load_trace(list(traces), fmt=fmt, classes=slo.classes).requests
     chosen = slo.seed if seed is None else seed
@@ -121,21 +191,41 @@ def command(
     if factor != 1.0:
         click.echo(f"… scaling the traffic by {factor:g}", err=True)
         requests = scale(requests, factor, seed=chosen)
-    done, wall_s = _replay(
-        requests, setup, slo, replicas=replicas, routing=routing, seed=chosen, reuse=reuse_prefixes
-    )
+    done, wall_s = replayed(requests, setup, slo, fleet, seed=chosen, reuse=reuse_prefixes)
     if per_request is not None:
         write_requests(requests, done, per_request)
     if as_json:
         from dataclasses import asdict
 
-        record = {"deployment": asdict(setup.deployment), **to_dict(done, wall_s)}
+        record = {
+            "deployment": asdict(setup.deployment),
+            **fleet.record(setup),
+            **to_dict(done, wall_s),
+        }
         click.echo(json.dumps(record, indent=2, sort_keys=True, allow_nan=False))
     else:
-        click.echo("\n".join(_screen(done, setup, wall_s)))
+        click.echo("\n".join(_screen(done, setup, fleet, wall_s)))
 
 
-def _ready(model: str, gpu: str, slo: Slo, flags: dict[str, object], *, ideal: bool) -> Ready:
+def _shares(text: str) -> tuple[float, ...]:
+    """Return the numbers of a list like 0.8,0.6."""
+    try:
+        return tuple(float(word) for word in text.split(",") if word.strip())
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is no list of shares like 0.8,0.6", param_hint="--acceptance-rates"
+        ) from error
+
+
+def _ready(
+    model: str,
+    gpu: str,
+    slo: Slo,
+    flags: dict[str, object],
+    *,
+    ideal: bool,
+    rates: tuple[float, ...],
+) -> Ready:
     from planner.sim.setup import deployment_of, ready
     from planner.spec import catalog
 
@@ -143,66 +233,26 @@ def _ready(model: str, gpu: str, slo: Slo, flags: dict[str, object], *, ideal: b
     engine = catalog.engine(slo.engine, slo.engine_version)
     if flags["gpu_memory_utilization"] is None:
         flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
-    return ready(made, part, engine, deployment_of(made, part, engine, flags), ideal=ideal)
+    deployment = deployment_of(made, part, engine, flags)
+    return ready(made, part, engine, deployment, ideal=ideal, acceptance_rates=rates)
 
 
-def _replay(
-    requests: Requests,
-    setup: Ready,
-    slo: Slo,
-    *,
-    replicas: int,
-    routing: str,
-    seed: int,
-    reuse: bool,
-) -> tuple[Replay, float]:
-    from planner.sim.jit import compiled_before
-    from planner.sim.replay import replay
-    from planner.sim.targets import edges_of
-    from planner.solve.windows import class_windows
-
-    windows = class_windows(
-        requests.arrival_s,
-        requests.class_id,
-        len(requests.class_names),
-        span_s=requests.span_s,
-        window_s=slo.evaluation_window_s,
-        min_requests=slo.min_requests_per_window,
-    )
-    kernel = "sglang" if setup.settings.policy == "sglang" else "vllm_v1"
-    if not compiled_before(kernel):
-        click.echo("… compiling the simulator (once, up to 15 s)", err=True)
-    click.echo(f"… replaying {len(requests):,} requests", err=True)
-    begun = time.perf_counter()
-    done = replay(
-        requests,
-        setup.cost,
-        setup.settings,
-        replicas=replicas,
-        routing=routing,
-        seed=seed,
-        classes=[k for k in slo.classes if k.name in requests.class_names],
-        windows=edges_of(windows, len(requests.class_names)),
-        use_cached_tokens=reuse,
-    )
-    return done, time.perf_counter() - begun
-
-
-def _screen(done: Replay, setup: Ready, wall_s: float) -> list[str]:
+def _screen(done: Replay, setup: Ready, fleet: Fleet, wall_s: float) -> list[str]:
     """Return the figures as lines of text."""
     from planner.report import format as fmt
 
     totals, d = done.totals, setup.deployment
-    fleet = f"{done.replicas} × ({d.gpus} × {d.gpu}), {done.routing} routing"
+    layout = f"{fleet.counts()} × ({d.gpus} × {d.gpu}), {done.routing} routing"
     flags = f"max_num_batched_tokens {d.max_num_batched_tokens}, max_num_seqs {d.max_num_seqs}"
     use = f"{fmt.percent(totals.kv_use_mean)} on average, {fmt.percent(totals.kv_use_max)} at most"
     lines = [
-        f"{fmt.count(len(done))} requests through {fleet}",
+        f"{fmt.count(len(done))} requests through {layout}",
         f"{d.model}, {d.engine} {d.engine_version}, {flags}",
         f"KV cache of {fmt.tokens(setup.settings.kv_tokens)} held to {use}",
         f"{fmt.count(totals.preemptions)} preemptions; replicas busy {fmt.percent(totals.busy)}",
         *(f"rejected {fmt.count(n)}: {why}" for why, n in done.rejection_counts().items()),
         *_reuse_line(done, setup),
+        *fleet.lines(setup, done),
         f"{fmt.count(totals.events)} events in {fmt.seconds(wall_s)}",
         "",
         f"{'class':<12}{'requests':>10}  {'':<6}{'mean':>10}{'p50':>10}{'p90':>10}{'p99':>10}",

@@ -18,7 +18,7 @@ from planner.perf.case import Case
 from planner.perf.ideal import ideal_step_cost, theory_inputs
 from planner.perf.layers import kv_groups
 from planner.perf.step_cost import StepCost
-from planner.perf.token_terms import row_table, token_table
+from planner.perf.token_terms import draft_table, row_table, token_table
 from planner.spec.calibration import Calibration
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
@@ -63,18 +63,21 @@ def _kernels(case: Case) -> StepCost:
     grid = token_grid(budget)
     per_token = prefill_token_s(case)
     kv_s, pair_s = attention_rates(case)
+    drafts = deployment.num_speculative_tokens
+    memory_s = np.interp(np.arange(budget + 1), grid, token_table(case, grid, per_token))
     stages = deployment.pipeline_parallel_size
     return StepCost(
         max_num_batched_tokens=budget,
         max_num_seqs=deployment.max_num_seqs,
-        tokens_per_decode=1 + deployment.num_speculative_tokens,
+        tokens_per_decode=1 + drafts,
         compute_s=np.zeros(budget + 1),
-        memory_s=np.interp(np.arange(budget + 1), grid, token_table(case, grid, per_token)),
+        memory_s=memory_s,
         decode_padding=decode_padding(engine.cuda_graph_sizes, budget),
-        row_s=row_table(case),
-        kv_s=kv_s,
+        row_s=row_table(case) + draft_table(case, memory_s) if drafts else row_table(case),
+        # Each draft's one layer reads the context once more.
+        kv_s=kv_s * (1.0 + drafts / model.num_layers),
         window_tokens=np.array([g.window_tokens for g in kv_groups(model)], dtype=np.int64),
-        seq_s=max(0.0, sequence_s(case) - per_token * (1 + deployment.num_speculative_tokens)),
+        seq_s=max(0.0, sequence_s(case) - per_token * (1 + drafts)),
         pair_s=pair_s,
         prefix_s=float(kv_s[0]) if kv_groups(model)[0].window_tokens == 0 else 0.0,
         decode_fixed_s=attention_fixed_s(case, decode=True),

@@ -49,7 +49,8 @@ class StepCost:
     - `pairs` is per layer group like `kv_tokens`: in a window group a query attends at most
       `window_tokens[g]` keys. A chunk of q tokens after p tokens has q·p + q(q + 1)/2 full pairs.
     - `rows` counts sequences that sample (decodes plus prompts that finish); the γ extra rows that
-      speculation verifies for each are already in `row_s`.
+      speculation verifies for each are already in `row_s`, and so is their drafting (its reads of
+      the context are in `kv_s`). The ideal calibration drafts for nothing.
     - `launch_s` is the host's time to launch the kernels of a step that no CUDA graph replays. The
       GPU hides it behind kernels longer than a launch and waits at the shorter ones: a smooth
       maximum of the two. Decode-only steps replay a graph.

@@ -162,10 +162,29 @@ def _elementwise_s(case: Case, tokens: FloatArray) -> FloatArray:
 
 def row_table(case: Case) -> FloatArray:
     """Return seconds of LM head and sampler by sampled sequences; nothing sampled, nothing paid."""
-    deployment, model = case.deployment, case.model
-    sequences = np.arange(deployment.max_num_seqs + 1, dtype=np.float64)
-    rows = sequences * (1 + deployment.num_speculative_tokens)
-    vocabulary = model.vocab_size / deployment.tensor_parallel_size
+    rows = 1 + case.deployment.num_speculative_tokens
+    sequences = np.arange(case.deployment.max_num_seqs + 1, dtype=np.float64)
+    return _sampling_s(case, rows * sequences)
+
+
+def draft_table(case: Case, memory_s: FloatArray) -> FloatArray:
+    """Return seconds of drafting by sampled sequences: γ passes through one layer and the LM head.
+
+    `memory_s` are seconds of all layers by tokens. A drafter is taken to be one layer of the model,
+    as multi-token-prediction heads and EAGLE's are (DeepSeek-V3, arXiv:2412.19437, §2.2;
+    EAGLE, arXiv:2401.15077, §3.1); its draft tokens come one after the other.
+    """
+    drafts, most = case.deployment.num_speculative_tokens, case.deployment.max_num_seqs
+    sequences = np.arange(most + 1, dtype=np.float64)
+    layer = np.interp(sequences, np.arange(len(memory_s)), memory_s) / case.model.num_layers
+    table = drafts * (layer + _sampling_s(case, sequences))
+    table[0] = 0.0
+    return np.asarray(table)
+
+
+def _sampling_s(case: Case, rows: FloatArray) -> FloatArray:
+    model = case.model
+    vocabulary = model.vocab_size / case.deployment.tensor_parallel_size
     maths = arithmetic(case.gpu, "bf16")
     head = _gemm_s(case, rows, model.hidden_size, vocabulary, maths)
     sampler = rows * model.vocab_size * SAMPLER_BYTES_PER_LOGIT / case.bandwidth

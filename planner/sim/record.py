@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
+from planner.sim.metrics import distribution
 from planner.sim.replay import REASONS, Replay
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def to_dict(replay: Replay, wall_s: float) -> dict[str, object]:
         Seconds it took.
     """
     totals = replay.totals
+    found = {"pipeline": {"bubble_s": plain(distribution(replay.bubble_s))}}
     return {
+        **(found if len(replay.bubble_s) else {}),
         "replay": {
             "requests": len(replay),
             "events": totals.events,

@@ -27,7 +27,8 @@ from planner.sim.metrics import (
     distribution,
     gap_distribution,
 )
-from planner.sim.routing import ROUTINGS, assign, in_order
+from planner.sim.pipes import is_stepped, new_pipes
+from planner.sim.routing import CACHE_AWARE, ROUTINGS, CacheAware, assign, in_order
 from planner.sim.rows import latencies, request_records, spread, stated_hits
 from planner.sim.series import Series, cut_points, series
 from planner.sim.settings import SchedulerSettings
@@ -111,6 +112,7 @@ class Replay:
     series: Series
     gaps: NDArray[np.int64]  # [windows, classes, bins]
     targets: tuple[TargetResult, ...]
+    bubble_s: Floats  # what stages idled ahead of the request's batches; empty with one stage
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -163,12 +165,14 @@ def replay(
     replicas: int = 1,
     routing: str = "random",
     owners: NDArray[np.int32] | None = None,
+    cache_aware: CacheAware = CACHE_AWARE,
     seed: int = 42,
     classes: Sequence[WorkloadClass] = (),
     windows: Sequence[Floats] | None = None,
     stop_when_lost: bool = False,
     bin_s: float = 60.0,
     use_cached_tokens: bool = False,
+    first_elsewhere_s: Floats | None = None,
     debug: bool = False,
 ) -> Replay:
     """Replay every request of a trace through `replicas` equal replicas.
@@ -182,10 +186,12 @@ def replay(
     settings
         Its scheduler's settings.
     replicas, routing, seed
-        How many replicas, and what sends requests to them: "random", "round_robin" or
-        "least_loaded" (fewest unfinished requests).
+        How many replicas, and what sends requests to them: "random", "round_robin",
+        "least_loaded" (fewest unfinished requests) or "cache_aware".
     owners
         The replica of each request of the trace, instead of routing: for fleets whose size changes.
+    cache_aware
+        Thresholds of that routing.
     classes
         Targets, by the names of the trace's classes.
     windows
@@ -199,19 +205,20 @@ def replay(
         Take each request's `cached_tokens` as found in the prefix cache (whole blocks; nothing is
         ever evicted, every request holds its own copy). Otherwise the trace's block ids go through
         each replica's prefix cache, if the settings enable it and the trace has ids.
+    first_elsewhere_s
+        Of a decode pool: requests arrive with the KV of their prompts. When another pool gave out
+        the first token, NaN where this one does, after it computed the prompt's last token again.
     debug
         Check the conservation laws after every event.
 
     Raises
     ------
     InputError
-        The settings' policy is not replayed behind this routing.
+        The settings are not replayed behind this routing.
     """
     if routing not in ROUTINGS:
         raise ValueError(f"routing {routing!r} is not one of {ROUTINGS}")
-    if routing == "least_loaded" and settings.policy == "sglang":
-        hint = "take random or round_robin routing"
-        raise InputError(Problem(message="replay routes least_loaded for vllm alone", hint=hint))
+    _refuse_routing(requests, cost, settings, routing)
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
@@ -224,17 +231,29 @@ def replay(
         stated_hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)
     )
     rows = request_records(requests, served, rules.window, hits)
+    pipes = None
+    remote = first_elsewhere_s is not None
+    if is_stepped(cost, settings) or remote:
+        pipes = new_pipes(served, settings, cost, replicas=replicas, seed=seed, remote=remote)
+    if first_elsewhere_s is not None:
+        rows.first_token_s = first_elsewhere_s[served]
     states = world.records(0, world.STATE)
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
-        runner = run.run_least_loaded if routing == "least_loaded" else run.run_independent
         exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
         shared = prefixes(requests, served, settings) if exact else NO_PREFIXES
-        states = runner(
-            rows, owner, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
-        )
+        common: dict[str, Any] = {"replicas": replicas, "debug": debug, "shared": shared}
+        if routing in ("random", "round_robin"):
+            states = run.run_independent(
+                rows, owner, settings, cost, measures, pipes=pipes, **common
+            )
+        else:
+            thresholds = cache_aware if routing == "cache_aware" else None
+            states = run.run_routed(
+                rows, owner, settings, cost, measures, pipes=pipes, router=thresholds, **common
+            )
         lost = bool(states.lost.any())
-    times = latencies(requests, served, rows, cost.frontend_s, cost.frontend_token_s)
+    times = latencies(requests, served, rows, cost)
     targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
     return Replay(
         class_names=requests.class_names,
@@ -256,7 +275,27 @@ def replay(
         series=series(measures.bins, _last(states), replicas, settings.num_blocks),
         gaps=measures.gaps,
         targets=targets,
+        bubble_s=spread(pipes.bubble_s, served, len(requests), 0.0)
+        if pipes is not None and cost.stages > 1
+        else np.zeros(0),
     )
+
+
+def _refuse_routing(
+    requests: Requests, cost: StepCost, settings: SchedulerSettings, routing: str
+) -> None:
+    if routing == "least_loaded" and settings.policy == "sglang":
+        hint = "take random or round_robin routing"
+        raise InputError(Problem(message="replay routes least_loaded for vllm alone", hint=hint))
+    if routing != "cache_aware":
+        return
+    if not (settings.enable_prefix_caching and has_ids(requests)):
+        hint = "take another routing, or a trace with block ids and --enable-prefix-caching"
+        raise InputError(Problem(message="cache_aware routing finds no prefix cache", hint=hint))
+    if is_stepped(cost, settings):
+        hint = "take least_loaded routing, or one pipeline stage without drafts"
+        message = "replay routes cache_aware without pipelines and speculation"
+        raise InputError(Problem(message=message, hint=hint))
 
 
 def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.int8]:
@@ -267,7 +306,8 @@ def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.in
     """
     total = requests.input_tokens + requests.output_tokens
     found = np.zeros(len(requests), np.int8)
-    found[total - 1 > settings.usable_tokens] = TOO_LONG_FOR_KV
+    reach = np.minimum(total - 1 + settings.draft_slots, settings.max_model_len)
+    found[reach > settings.usable_tokens] = TOO_LONG_FOR_KV
     found[total > settings.max_model_len] = TOO_LONG_FOR_MODEL
     found[(requests.input_tokens < 1) | (requests.output_tokens < 1)] = NO_TOKENS
     return found

@@ -11,11 +11,13 @@ from numpy.typing import NDArray
 
 from planner.perf.step_cost import StepCost
 from planner.sim.blocks import NO_PREFIXES, Prefixes
-from planner.sim.kernel import fleet, sglang, vllm_v1, world
+from planner.sim.kernel import cache_router, fleet, sglang, stepped, stepped_fleet, vllm_v1, world
 from planner.sim.kernel.debug import FAULTS
 from planner.sim.kernel.fleet import Fleet
 from planner.sim.kernel.meter import GAP_BINS
+from planner.sim.kernel.pipeline import Pipe
 from planner.sim.kernel.world import records
+from planner.sim.routing import CacheAware
 from planner.sim.settings import SchedulerSettings
 
 Ints = NDArray[np.int64]
@@ -70,8 +72,6 @@ def group_table(cost: StepCost, replicas: int) -> Any:  # noqa: ANN401 - records
 
 def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> Any:  # noqa: ANN401
     """Return the records of replicas that have seen nothing yet."""
-    if cost.stages > 1 or cost.tokens_per_decode > 1:
-        raise ValueError("replay covers one pipeline stage without speculative decoding")
     st = records(replicas, world.STATE)
     st.max_num_batched_tokens = settings.max_num_batched_tokens
     st.max_num_seqs = st.free_slots = settings.max_num_seqs
@@ -84,7 +84,8 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.prompt_blocks = st.admits_always = settings.policy == "sarathi_serve"
     st.watermark_blocks = settings.watermark_blocks
     st.threshold = settings.long_prefill_token_threshold
-    st.asynchronous = cost.async_scheduling
+    # Of a pipeline every batch is scheduled when an earlier one is back: nothing is noticed late.
+    st.asynchronous = cost.async_scheduling and cost.stages == 1
     full = cost.window_tokens == 0
     st.kv_s = cost.kv_s[full].sum()
     st.pair_s = cost.pair_s[full].sum()
@@ -209,10 +210,12 @@ def run_independent(
     replicas: int,
     debug: bool = False,
     shared: Prefixes = NO_PREFIXES,
+    pipes: Pipe | None = None,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas that know nothing of each other; stop at the first that loses a target.
 
-    Return the final state of each replica that ran.
+    With `pipes` every request is visited in every step. Return the final state of each replica
+    that ran.
     """
     advance = sglang.advance if settings.policy == "sglang" else vllm_v1.advance
     alone = new_fleet(requests, settings, cost, measures, replicas=1, debug=debug, shared=shared)
@@ -220,18 +223,21 @@ def run_independent(
     idle = [array.copy() for array in own]
     replica = fleet.member(alone, 0)
     done = []
-    for head in chain(requests, replica_of, replicas):
+    for r, head in enumerate(chain(requests, replica_of, replicas)):
         for array, before in zip(own, idle, strict=True):
             array[...] = before
         alone.states.head = head
-        advance(replica, np.inf)
+        if pipes is None:
+            advance(replica, np.inf)
+        else:
+            stepped.advance(replica, stepped_fleet.pipe_member(pipes, r), np.inf)
         done.append(_checked(alone.states).copy())
         if alone.states[0].lost:
             break
     return np.concatenate(done).view(np.recarray)
 
 
-def run_least_loaded(
+def run_routed(
     requests: Any,  # noqa: ANN401 - records
     replica_of: NDArray[np.int32],
     settings: SchedulerSettings,
@@ -241,13 +247,23 @@ def run_least_loaded(
     replicas: int,
     debug: bool = False,
     shared: Prefixes = NO_PREFIXES,
+    pipes: Pipe | None = None,
+    router: CacheAware | None = None,
 ) -> Any:  # noqa: ANN401 - records
-    """Run replicas behind a least-loaded router, which fills `replica_of`."""
+    """Run replicas behind a least-loaded or cache-aware router, which fills `replica_of`."""
     requests.following = -1
     together = new_fleet(
         requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
     )
-    fleet.run_least_loaded(
-        together, np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64), replica_of
-    )
+    tails, assigned = np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64)
+    if router is not None:
+        together.states.observed = 1
+        room = np.zeros((2, replicas), np.int64)
+        cache_router.run_cache_aware(
+            together, tails, assigned, room[0], room[1], replica_of, router.thresholds
+        )
+    elif pipes is None:
+        fleet.run_least_loaded(together, tails, assigned, replica_of)
+    else:
+        stepped_fleet.run_least_loaded(together, pipes, tails, assigned, replica_of)
     return _checked(together.states)

@@ -373,8 +373,8 @@ def test_debug_mode_finds_a_broken_law():
 
 
 def test_what_cannot_be_replayed_is_refused():
-    with pytest.raises(ValueError, match="one pipeline stage"):
-        replay(busy_trace(5), replace(cost(), stages=2), ROOMY)
+    with pytest.raises(ValueError, match="2 tokens a decode, the settings 0 drafts"):
+        replay(busy_trace(5), replace(cost(), tokens_per_decode=2), ROOMY)
     with pytest.raises(ValueError, match="not one of"):
         replay(busy_trace(5), cost(), ROOMY, routing="nearest")
     with pytest.raises(ValueError, match="no class chat"):

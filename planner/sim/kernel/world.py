@@ -27,6 +27,7 @@ STATE = np.dtype(
         ("admits_always", "i8"),  # Sarathi-Serve: in a step that preempts too
         ("watermark_blocks", "i8"),
         ("max_prefill_tokens", "i8"),  # SGLang: of a prefill batch, chunk apart
+        ("observed", "i8"),  # a router looks at the cache between steps
         ("caching", "i8"),  # blocks are reused by the trace's ids
         ("trace_block", "i8"),  # tokens of a trace block
         ("unit_blocks", "i8"),  # engine blocks that end in one trace block, at most
