@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "Say what changed between two plans, and why.",
     "explain": "Print an equation with the numbers of a case substituted.",
     "catalog": "List the known GPUs, models and engines with their sources.",
+    "reproduce": "Recompute published results of papers on LLM serving.",
     "validate": "Compare predictions with measured serving points and start-ups.",
     "synth": "Write a seeded, realistic synthetic trace from a recipe.",
 }
