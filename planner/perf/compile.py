@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,13 @@ def compile_step_cost(
         inputs = theory_inputs(model, gpu, deployment)
         return ideal_step_cost(inputs, model, calibration, deployment)
     case = Case(model=model, gpu=gpu, engine=engine, calibration=calibration, deployment=deployment)
+    return with_host(_kernels(case), model, engine)
+
+
+def _kernels(case: Case) -> StepCost:
+    """Return what the kernels take, no host beside them."""
+    model, gpu, engine = case.model, case.gpu, case.engine
+    deployment, calibration = case.deployment, case.calibration
     budget = deployment.max_num_batched_tokens
     grid = token_grid(budget)
     per_token = prefill_token_s(case)
@@ -73,9 +81,8 @@ def compile_step_cost(
         pair_s=pair_s,
         prefix_s=float(kv_s[0]) if kv_groups(model)[0].window_tokens == 0 else 0.0,
         decode_fixed_s=attention_fixed_s(case, decode=True),
-        prefill_fixed_s=attention_fixed_s(case, decode=False)
-        + engine.prefill_layer_overhead_s * launched_layers(model),
-        host_step_s=engine.step_overhead_s,
+        prefill_fixed_s=attention_fixed_s(case, decode=False),
+        host_step_s=0.0,
         host_seq_s=0.0,
         host_prefill_s=0.0,
         async_scheduling=deployment.async_scheduling,
@@ -83,9 +90,21 @@ def compile_step_cost(
         slowest_stage_share=math.ceil(model.num_layers / stages) / model.num_layers,
         send_s_per_token=2.0 * model.hidden_size / link_bytes_per_s(gpu, deployment.gpus),
         send_fixed_s=SEND_FIXED_S if stages > 1 else 0.0,
+        band=calibration.family_band(engine.id, model.moe is not None),
+    )
+
+
+def with_host(cost: StepCost, model: Model, engine: Engine) -> StepCost:
+    """Return the cost of bare kernels with an engine's host overheads beside them."""
+    return replace(
+        cost,
+        memory_s=cost.memory_s + engine.layer_overhead_s * model.num_layers,
+        seq_s=cost.seq_s + engine.seq_overhead_s,
+        launch_s=engine.prefill_layer_overhead_s * launched_layers(model),
+        host_step_s=engine.step_overhead_s,
         frontend_s=engine.frontend_s,
         frontend_client_s=engine.frontend_client_s,
-        band=calibration.family_band(engine.id, model.moe is not None),
+        frontend_token_s=engine.frontend_token_s,
     )
 
 

@@ -21,7 +21,7 @@ from planner.sim.kernel import world
 from planner.sim.load import subset
 from planner.sim.replay import Replay, Totals, rejections, replay
 from planner.sim.routing import CACHE_AWARE, CacheAware
-from planner.sim.rows import spread
+from planner.sim.rows import outside_s, spread
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import EVERYTHING, METRIC_CODES, judging, results
 from planner.spec.slo import WorkloadClass
@@ -115,7 +115,7 @@ def replay_disaggregated(
     refused = rejections(requests, decode.settings)
     first = replay(
         replace(subset(requests, refused == 0), output_tokens=_ones(np.sum(refused == 0))),
-        replace(prefill.cost, frontend_s=0.0),
+        replace(prefill.cost, frontend_s=0.0, frontend_token_s=0.0),
         prefill.settings,
         replicas=prefill.replicas,
         routing=prefill.routing,
@@ -137,7 +137,7 @@ def replay_disaggregated(
     arriving = _in_order(requests, order, handed)
     second = replay(
         arriving,
-        replace(decode.cost, frontend_s=0.0),
+        replace(decode.cost, frontend_s=0.0, frontend_token_s=0.0),
         replace(decode.settings, enable_prefix_caching=False),
         replicas=decode.replicas,
         routing=decode.routing,
@@ -150,7 +150,8 @@ def replay_disaggregated(
         bin_s=bin_s,
         debug=debug,
     )
-    times = _latencies(requests, prefilled, order, second, first_token, prefill.cost.frontend_s)
+    outside = outside_s(prefill.cost, requests.input_tokens)
+    times = _latencies(requests, prefilled, order, second, first_token, outside)
     for values in times.values():
         values[refused > 0] = np.inf
     times[world.TPOT][requests.output_tokens <= 1] = np.nan
@@ -221,7 +222,7 @@ def _latencies(
     order: NDArray[np.int64],
     second: Replay,
     first_token: str,
-    frontend_s: float,
+    outside: Floats,
 ) -> dict[int, Floats]:
     """Return latencies by metric code; the client waits for the front end once."""
     n = len(requests)
@@ -232,9 +233,9 @@ def _latencies(
         first = spread(second.arrival_s + second.ttft_s, order, n, np.nan)
     gaps = np.maximum(requests.output_tokens - 1, 1)
     return {
-        world.TTFT: first - requests.arrival_s + frontend_s,
+        world.TTFT: first - requests.arrival_s + outside,
         world.TPOT: (last - first) / gaps,
-        world.E2E: last - requests.arrival_s + frontend_s,
+        world.E2E: last - requests.arrival_s + outside,
     }
 
 

@@ -164,6 +164,7 @@ def replay(
     *,
     replicas: int = 1,
     routing: str = "random",
+    owners: NDArray[np.int32] | None = None,
     cache_aware: CacheAware = CACHE_AWARE,
     seed: int = 42,
     classes: Sequence[WorkloadClass] = (),
@@ -187,6 +188,8 @@ def replay(
     replicas, routing, seed
         How many replicas, and what sends requests to them: "random", "round_robin",
         "least_loaded" (fewest unfinished requests) or "cache_aware".
+    owners
+        The replica of each request of the trace, instead of routing: for fleets whose size changes.
     cache_aware
         Thresholds of that routing.
     classes
@@ -221,7 +224,7 @@ def replay(
     rules = judging(requests, rejected, classes, edges)
     measures = _measures(requests, rules, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
-    owner = assign(len(served), replicas, routing, seed)
+    owner = assign(len(served), replicas, routing, seed) if owners is None else owners[served]
     by_owner = in_order(owner, replicas)
     served, owner = served[by_owner], owner[by_owner]
     hits = (
@@ -250,7 +253,7 @@ def replay(
                 rows, owner, settings, cost, measures, pipes=pipes, router=thresholds, **common
             )
         lost = bool(states.lost.any())
-    times = latencies(requests, served, rows, cost.frontend_s)
+    times = latencies(requests, served, rows, cost)
     targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
     return Replay(
         class_names=requests.class_names,

@@ -89,9 +89,11 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     full = cost.window_tokens == 0
     st.kv_s = cost.kv_s[full].sum()
     st.pair_s = cost.pair_s[full].sum()
-    for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s"):
+    for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s", "launch_s"):
         st[name] = getattr(cost, name)
-    for name in ("host_step_s", "host_seq_s", "host_prefill_s", "frontend_s"):
+    for name in ("host_step_s", "host_seq_s", "host_prefill_s"):
+        st[name] = getattr(cost, name)
+    for name in ("frontend_s", "frontend_token_s"):
         st[name] = getattr(cost, name)
     st.now = st.visible = st.resume = st.bin_end = -np.inf
     st.bin = st.head = st.front = st.back = st.partial = -1

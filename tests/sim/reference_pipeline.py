@@ -181,6 +181,8 @@ class PipelineEngine:
             for _, past, n, _ in batch.prompts:
                 pairs += cost.pair_s[g] * sum(min(past + q, limit) for q in range(1, n + 1))
         gpu = max(cost.compute_s[at], cost.memory_s[at] + kv + cost.seq_s * len(reads))
+        if batch.prompts:
+            gpu = math.sqrt(gpu**2 + cost.launch_s**2)
         gpu += cost.row_s[row] + pairs
         gpu += cost.prefix_s * sum(past for _, past, _, _ in batch.prompts)
         gpu += (cost.decode_fixed_s if reads else 0.0) + (
@@ -244,7 +246,8 @@ class PipelineEngine:
         before = job.given
         self.under_way.discard(job)
         job.given += tokens
-        job.token_s += [self.now + self.cost.frontend_s] * tokens
+        outside = self.cost.frontend_s + self.cost.frontend_token_s * job.prompt
+        job.token_s += [self.now + outside] * tokens
         seated = job in self.running
         if seated:
             if scheduled:

@@ -46,8 +46,8 @@ def check(one, other, link, senders, receivers, first_token):
     count = sum(first_token == "decode" or job.output > 1 for job in jobs)
     first, last, handed, margin = simulate(
         jobs,
-        (one.settings, replace(one.cost, frontend_s=0.0)),
-        (other.settings, replace(other.cost, frontend_s=0.0)),
+        (one.settings, replace(one.cost, frontend_s=0.0, frontend_token_s=0.0)),
+        (other.settings, replace(other.cost, frontend_s=0.0, frontend_token_s=0.0)),
         link,
         assign(len(jobs), senders, "round_robin", 0).tolist(),
         assign(count, receivers, "round_robin", 0).tolist(),
@@ -61,7 +61,8 @@ def check(one, other, link, senders, receivers, first_token):
     arrival = np.array([job.arrival_s for job in jobs])
     wanted = [np.array([times.get(id(job), np.nan) for job in jobs]) for times in (first, last)]
     near = {"rtol": 1e-9, "atol": 1e-9}
-    frontend = one.cost.frontend_s
+    prompts = np.array([job.prompt for job in jobs])
+    frontend = one.cost.frontend_s + one.cost.frontend_token_s * prompts
     np.testing.assert_allclose(done.whole.ttft_s, wanted[0] - arrival + frontend, **near)
     np.testing.assert_allclose(done.whole.e2e_s, wanted[1] - arrival + frontend, **near)
     going = ~np.isnan(done.handed_s)

@@ -82,6 +82,8 @@ def gpu_s(w: World, p: Pipe) -> float:
         tokens = p.padding[tokens]
     entry = w.table[tokens]
     gpu = max(entry.compute_s, entry.memory_s + p.st.read_s + st.seq_s * decodes)
+    if st.batch_prefills > 0:
+        gpu = np.hypot(gpu, st.launch_s)
     gpu += w.table[decodes + st.fresh].row_s + st.batch_pair_s + st.prefix_s * st.batch_prefix
     if decodes > 0:
         gpu += st.decode_fixed_s

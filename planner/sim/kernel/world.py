@@ -42,10 +42,12 @@ STATE = np.dtype(
         ("prefix_s", "f8"),
         ("decode_fixed_s", "f8"),
         ("prefill_fixed_s", "f8"),
+        ("launch_s", "f8"),
         ("host_step_s", "f8"),
         ("host_seq_s", "f8"),
         ("host_prefill_s", "f8"),
         ("frontend_s", "f8"),  # added to TTFT and E2E, to no step
+        ("frontend_token_s", "f8"),  # … per prompt token
         # Clock
         ("now", "f8"),  # when the next step starts
         ("visible", "f8"),  # arrivals up to here are known to the scheduler
