@@ -238,4 +238,4 @@ def test_figures_in_the_notes_of_sarathi():
     model, a6000 = catalog.model("meta-llama/Llama-2-13b-hf"), catalog.gpu("rtx-a6000")
     bare = replace(launches(), layer_overhead_s=0.0)
     cost = compile_step_cost(model, a6000, bare, calibration(a6000), deployment(model, a6000))
-    assert round(1e3 * prefill_s(cost, 128), 1) == 46.0
+    assert round(1e3 * prefill_s(cost, 128), 1) == 45.8
