@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import cache
 
 from planner.perf.memory import visible_bytes, weight_bytes_per_gpu
-from planner.perf.step_cost import StepCost, attended_pairs, step_s
+from planner.perf.step_arithmetic import attended_pairs
+from planner.perf.step_cost import StepCost, step_s
 from planner.reproduce.claim import Inputs
 from planner.reproduce.physics import decode_s, deployment, step_cost
 from planner.reproduce.shapes import LLAMA_33B
