@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.errors import InfeasibleError
 from planner.perf.cost import usd_per_hour, usd_per_million_tokens, usd_per_month
+from planner.solve import pools
 from planner.solve.alternatives import alternatives
 from planner.solve.candidates import Family, families
 from planner.solve.capacity import Judged
@@ -21,7 +22,7 @@ from planner.solve.estimate import estimate
 from planner.solve.evidence import evidence, not_modelled
 from planner.solve.expected import latency_rows
 from planner.solve.fleet import exact_replicas
-from planner.solve.groups import search_groups
+from planner.solve.groups import search_groups, search_totals
 from planner.solve.infeasible import nothing_fits
 from planner.solve.moved import replayed_sensitivities
 from planner.solve.plan import (
@@ -33,6 +34,7 @@ from planner.solve.plan import (
     Provenance,
     ReplicaTerms,
     Sensitivity,
+    Sharing,
 )
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
@@ -40,6 +42,7 @@ from planner.solve.replayed import CountBand, count_band, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
 from planner.solve.surge import surge
+from planner.solve.unfinished import unfinished
 from planner.solve.windows import window_label
 from planner.spec.launch import launch_argv
 
@@ -57,7 +60,13 @@ class Context:
     provenance: Provenance
 
 
-def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> Plan:
+def solve(
+    case: Case,
+    context: Context,
+    progress: Progress = lambda _: None,
+    *,
+    share_or_split: bool = False,
+) -> Plan:
     """Return the recommendation.
 
     Parameters
@@ -68,19 +77,31 @@ def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> 
         What the plan carries along: how the trace was read, what was declared, provenance.
     progress
         Called with what is being done.
+    share_or_split
+        Solve pools of their own for classes where equations do not rule out that they are cheaper.
 
     Raises
     ------
     InfeasibleError
         The model fits on none of the GPUs, or no configuration meets the targets at any load.
+    StoppedError
+        Ctrl-C; says what was found so far.
     """
-    decision, options, found = chosen(case, progress)
-    progress("explaining")
-    return _plan(decision, options, found, context)
+    so_far: list[Option] = []
+    try:
+        decision, options, found = chosen(case, progress, so_far.append)
+        progress("explaining")
+        choose = _pool_chooser(progress) if share_or_split else None
+        sharing = pools.share_or_split(decision, found, choose)
+        return _plan(decision, options, found, context, sharing)
+    except KeyboardInterrupt:
+        raise unfinished(case, so_far) from None
 
 
 def chosen(
-    case: Case, progress: Progress = lambda _: None
+    case: Case,
+    progress: Progress = lambda _: None,
+    note: Callable[[Option], None] = lambda _: None,
 ) -> tuple[Decision, list[Option], tuple[Family, ...]]:
     """Return the decision, the options it was chosen from, and everything enumerated.
 
@@ -90,6 +111,8 @@ def chosen(
         Model, engine, GPUs, targets and traffic.
     progress
         Called with what is being done.
+    note
+        Called with the best option by replay as often as it changes.
 
     Raises
     ------
@@ -113,8 +136,22 @@ def chosen(
             decision, options = decide(case, _fitting(found), progress)
         except InfeasibleError:
             raise error from None
-    decision, replayed = confirm(decision, _fitting(found), progress)
+    decision, replayed = confirm(decision, _fitting(found), progress, note)
     return decision, [*options, *replayed], found
+
+
+def _pool_chooser(progress: Progress) -> pools.Choose:
+    """Return what solves the case of one pool; None where nothing holds."""
+
+    def choose(case: Case) -> Decision | None:
+        names = ", ".join(each.name for each in case.slo.classes)
+        progress(f"solving a pool for {names}")
+        try:
+            return chosen(case)[0]
+        except InfeasibleError:
+            return None
+
+    return choose
 
 
 def _enumerate(case: Case, *, pipelines: bool) -> tuple[Family, ...]:
@@ -132,7 +169,11 @@ def _fitting(found: tuple[Family, ...]) -> tuple[Family, ...]:
 
 
 def _plan(
-    decision: Decision, options: list[Option], found: tuple[Family, ...], context: Context
+    decision: Decision,
+    options: list[Option],
+    found: tuple[Family, ...],
+    context: Context,
+    sharing: Sharing | None,
 ) -> Plan:
     case, deployment = decision.case, decision.deployment
     latency, band = _latency(decision), _band(decision)
@@ -152,6 +193,7 @@ def _plan(
         surge=flood,
         concurrency=kv,
     )
+    moved, groups = _sensitivity(decision), search_groups(decision, found)
     return Plan(
         schema_version=SCHEMA_VERSION,
         name=context.name,
@@ -173,9 +215,11 @@ def _plan(
         slo=context.slo,
         defaulted=case.slo.defaulted,
         alternatives=alternatives(decision, options),
-        sensitivity=_sensitivity(decision),
+        sensitivity=moved,
         findings=remarks(parts),
-        search=search_groups(decision, found),
+        search=groups,
+        search_totals=search_totals(decision, groups),
+        sharing=sharing,
         evidence=evidence(decision),
         not_modelled=not_modelled(decision),
         warnings=context.warnings,

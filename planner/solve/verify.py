@@ -40,6 +40,15 @@ REAL_SHARE = 0.5  # of a deviation, above which it is the service and not the dr
 PRECISION = 1.01  # capacities are found to one percent
 
 
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Replays of a whole search, counted as they are made."""
+
+    replays: int = 0
+    stopped_early: int = 0  # of these: given up when a target was lost
+    requests: int = 0  # simulated or given up, all replays together
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """A configuration with the trace it is held against.
@@ -59,6 +68,7 @@ class Trial:
     seed: int
     spread_s: float
     correlated: bool = False
+    tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     _answers: dict[tuple[float, int, Span], bool] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -96,7 +106,7 @@ class Trial:
         simulated = max(1, min(replicas, int(budget / expected)))
         how = (load * simulated, self.seed, self.correlated, self.spread_s)
         part = _scaled(trace, *how) if span is None else _probed(trace, *how)
-        return replay(
+        found = replay(
             part,
             self.cost,
             self.settings,
@@ -107,6 +117,10 @@ class Trial:
             stop_when_lost=stop_when_lost,
             use_cached_tokens=not len(part.block_ids) and bool(part.cached_tokens.any()),
         )
+        self.tally.replays += 1
+        self.tally.stopped_early += found.lost
+        self.tally.requests += len(part)
+        return found
 
     @property
     def burstier(self) -> Trial:
@@ -148,6 +162,8 @@ def trial_of(
     candidate: Candidate,
     cost: StepCost,
     cached: float,
+    *,
+    tally: Tally | None = None,
 ) -> Trial | None:
     """Return the trial of a candidate; None where replay does not know its engine or layout.
 
@@ -163,6 +179,8 @@ def trial_of(
         The configuration and its physics.
     cached
         Share of the reusable prefix that a replica's cache serves.
+    tally
+        Where the trial's replays are counted; by default of its own.
     """
     try:
         settings = SchedulerSettings.of(candidate.deployment, case.engine, candidate.memory)
@@ -177,6 +195,7 @@ def trial_of(
         settings=settings,
         seed=case.slo.seed,
         spread_s=copies_spread_s(traffic.burst_shares),
+        tally=tally or Tally(),
     )
 
 

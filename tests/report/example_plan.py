@@ -34,10 +34,14 @@ from planner.solve.plan import (
     LatencyRow,
     Miss,
     Plan,
+    Pool,
     Provenance,
     ReplicaTerms,
     SearchGroup,
+    SearchTotals,
     Sensitivity,
+    Sharing,
+    Split,
     Surge,
 )
 from planner.spec.deployment import Deployment
@@ -392,9 +396,40 @@ def group(
         kv_cache_dtype="bf16",
         candidates=128,
         dropped=dropped,
+        replayed=0 if outcome in ("does_not_fit", "no_cheaper_at_best") else 16,
         least_gpus=gpus,
         least_usd_per_hour=None if gpus is None else 2.01 * gpus,
         outcome=outcome,
+    )
+
+
+def pool(name: str, least: float, replicas: int | None = None) -> Pool:
+    return Pool(
+        classes=(name,),
+        deployment=None if replicas is None else DEPLOYMENT,
+        replicas=replicas,
+        gpus=replicas,
+        usd_per_hour=None if replicas is None else 2.01 * replicas,
+        least_gpus=None,
+        least_usd_per_hour=least,
+    )
+
+
+def sharing() -> Sharing:
+    return Sharing(
+        shared_gpus=7,
+        shared_usd_per_hour=14.07,
+        splits=(
+            Split(
+                pools=(pool("chat", 6.03, 4), pool("rag", 4.02, 4)),
+                outcome="no_cheaper",
+                gpus=8,
+                usd_per_hour=16.08,
+                least_gpus=None,
+                least_usd_per_hour=10.05,
+            ),
+        ),
+        cheapest=None,
     )
 
 
@@ -706,6 +741,16 @@ def example(**changes: object) -> Plan:
             group(2, "no_cheaper_at_best", 8, dropped=96),
             group(8, "does_not_fit", None, dropped=128),
         ),
+        search_totals=SearchTotals(
+            enumerated=512,
+            fit=288,
+            could_be_cheaper=256,
+            replayed=32,
+            replays=611,
+            stopped_early=214,
+            requests=31_400_000,
+        ),
+        sharing=sharing(),
         evidence=(
             Evidence(
                 quantity="step time",

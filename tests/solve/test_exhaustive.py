@@ -54,7 +54,7 @@ def test_nothing_in_any_small_space_is_cheaper(make_case, benchmark):
         return [search_everything(make_case, space) for space in SPACES]
 
     found = benchmark.pedantic(everything, rounds=1)
-    print("\n" + "\n".join(line for _, line in found))
+    print("\n" + "\n".join(line for _, line in found))  # noqa: T201
     assert len(SPACES) >= 20
     assert [line for missed, line in found if missed] == []
 

@@ -22,7 +22,7 @@ from planner.solve.stretch import LEAD_S
 
 sys.path.append(str(Path(__file__).parents[1] / "sim"))
 
-from reference_vllm_v1 import Engine, Job  # noqa: E402 - lies in the folder of the simulator's tests
+from reference_vllm_v1 import Engine, Job
 
 CONVERSATION = "azure2023/AzureLLMInferenceTrace_conv.csv"
 CODE = "azure2023/AzureLLMInferenceTrace_code.csv"
