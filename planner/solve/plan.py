@@ -99,6 +99,35 @@ class ChunkAnalysis:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCell:
+    """One pair of max_num_batched_tokens and max_num_seqs at the load the plan must carry.
+
+    `holds` and the latencies are the equations', `replay_holds` the replay's where it was asked.
+    """
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    holds: bool
+    stable: bool  # the load stays below what every step full would carry
+    ttft_s: float  # at the percentile of `BatchMap.ttft_target`; not finite: none, or out of reach
+    gap_s: float  # TPOT or ITL at that of `BatchMap.gap_target`
+    limit: str  # the target missed most, or nearest to being missed; "stability"
+    replicas: int | None  # that this pair needs in the window that decides, spares included
+    replay_holds: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMap:
+    """Budget × slots around the chosen pair, in the window that decides."""
+
+    load: float  # of each replica over the trace's own, headroom included, as equations see it
+    ttft_target: str  # "" where no class has one
+    gap_target: str
+    cells: tuple[BatchCell, ...]
+    bounds: Mapping[str, str]  # side -> what ends the feasible region there, "" nothing does
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetRow:
     """What one max_num_batched_tokens can sustain in the surge, beside its decodes."""
 
@@ -344,6 +373,7 @@ class Plan:
     verified: str  # "closed_form" or "replay"
     latency: tuple[LatencyRow, ...]
     chunk: ChunkAnalysis
+    batch_map: BatchMap | None
     surge: Surge
     concurrency: Concurrency
     replica_terms: ReplicaTerms

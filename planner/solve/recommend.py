@@ -11,6 +11,7 @@ from planner.errors import InfeasibleError
 from planner.perf.cost import usd_per_hour, usd_per_million_tokens, usd_per_month
 from planner.solve import pools
 from planner.solve.alternatives import alternatives
+from planner.solve.batch_map import batch_map
 from planner.solve.candidates import Family, families
 from planner.solve.capacity import Judged
 from planner.solve.case import Case, Decision
@@ -207,6 +208,7 @@ def _plan(
         verified="closed_form" if decision.confirmed is None else "replay",
         latency=latency,
         chunk=chunk,
+        batch_map=batch_map(decision, binding, found),
         surge=flood,
         concurrency=kv,
         replica_terms=_terms(decision, binding, band),

@@ -22,6 +22,8 @@ from planner.profile.types import (
 )
 from planner.solve.plan import (
     Alternative,
+    BatchCell,
+    BatchMap,
     BudgetRow,
     ChunkAnalysis,
     ChunkPoint,
@@ -415,6 +417,43 @@ def pool(name: str, least: float, replicas: int | None = None) -> Pool:
     )
 
 
+def cell(budget: int, seqs: int, ttft_s: float, gap_s: float, **changes: object) -> BatchCell:
+    base = BatchCell(
+        max_num_batched_tokens=budget,
+        max_num_seqs=seqs,
+        holds=ttft_s <= 2.0 and gap_s <= 0.05,
+        stable=True,
+        ttft_s=ttft_s,
+        gap_s=gap_s,
+        limit="chat ttft_s p99 ≤ 2 s" if ttft_s > 2.0 else "chat tpot_s p99 ≤ 0.05 s",
+        replicas=7,
+        replay_holds=None,
+    )
+    return replace(base, **changes)
+
+
+def batch_map() -> BatchMap:
+    return BatchMap(
+        load=3.67,
+        ttft_target="chat ttft_s p99 ≤ 2 s",
+        gap_target="chat tpot_s p99 ≤ 0.05 s",
+        cells=(
+            cell(512, 128, math.nan, 0.021, stable=False, limit="stability", replicas=19),
+            cell(512, 256, math.nan, 0.021, stable=False, limit="stability", replicas=19),
+            cell(1536, 128, 1.31, 0.041, replay_holds=True),
+            cell(1536, 256, 1.22, 0.0468, replay_holds=True),
+            cell(8192, 128, 0.92, 0.071, replicas=11),
+            cell(8192, 256, 0.88, 0.075, replicas=None, replay_holds=False),
+        ),
+        bounds={
+            "smaller_budget": "stability at 512/256",
+            "larger_budget": "chat tpot_s p99 ≤ 0.05 s at 8192/256",
+            "fewer_seqs": "",
+            "more_seqs": "",
+        },
+    )
+
+
 def sharing() -> Sharing:
     return Sharing(
         shared_gpus=7,
@@ -610,6 +649,7 @@ def example(**changes: object) -> Plan:
             row("code", "e2e_s", 95, 20.0, 9.3, requests_in_window=1_012, merged_windows=2),
             row("batch", "e2e_s", 90, 120.0, 38.0, worst_window="Wed 2026-10-14 21:00"),
         ),
+        batch_map=batch_map(),
         chunk=ChunkAnalysis(
             decode_seqs=D,
             context_tokens=S,
