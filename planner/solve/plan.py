@@ -37,6 +37,29 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassCost:
+    """A class's part of the fleet's cost, shared out by the GPU time of its tokens."""
+
+    class_name: str
+    gpu_time_share: float
+    mean_tokens_per_s: float  # input + output at the trace's mean rate, grown
+    usd_per_hour: float | None
+    usd_per_million_tokens_mean: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostAtLoad:
+    """The fleet's cost at the traffic's own rates. Energy is an estimate: every GPU at its TDP."""
+
+    p95_tokens_per_s: float  # input + output in the evaluation window at the 95th percentile
+    usd_per_million_tokens_p95: float | None
+    usd_per_hour_by_price: Mapping[str, float]  # kind of price -> the whole fleet
+    classes: tuple[ClassCost, ...]
+    tdp_kw: float | None  # of the fleet's GPUs; hosts, cooling and idle hours left out
+    kwh_per_million_tokens_mean: float | None  # at that power and the mean rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyRow:
     """One target of one class: what was promised and what is expected.
 
@@ -370,6 +393,7 @@ class Plan:
     replicas: Count
     gpus: Count
     cost: Cost
+    cost_at_load: CostAtLoad
     verified: str  # "closed_form" or "replay"
     latency: tuple[LatencyRow, ...]
     chunk: ChunkAnalysis

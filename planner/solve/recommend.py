@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.errors import InfeasibleError
-from planner.perf.cost import usd_per_hour, usd_per_million_tokens, usd_per_month
 from planner.solve import pools
 from planner.solve.alternatives import alternatives
 from planner.solve.batch_map import batch_map
@@ -27,7 +26,6 @@ from planner.solve.groups import search_groups, search_totals
 from planner.solve.infeasible import nothing_fits
 from planner.solve.moved import replayed_sensitivities
 from planner.solve.plan import (
-    Cost,
     Count,
     IngestSummary,
     LatencyRow,
@@ -42,6 +40,7 @@ from planner.solve.remarks_engine import Parts
 from planner.solve.replayed import CountBand, count_band, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
+from planner.solve.spending import cost_at_load, cost_of
 from planner.solve.surge import surge
 from planner.solve.unfinished import unfinished
 from planner.solve.windows import window_label
@@ -204,7 +203,8 @@ def _plan(
         launch=launch_argv(deployment, case.engine, case.model),
         replicas=replicas,
         gpus=Count(value=replicas.value * each, low=replicas.low * each, high=replicas.high * each),
-        cost=_cost(decision, replicas.value * each),
+        cost=cost_of(decision, replicas.value * each),
+        cost_at_load=cost_at_load(decision, chunk, replicas.value * each),
         verified="closed_form" if decision.confirmed is None else "replay",
         latency=latency,
         chunk=chunk,
@@ -310,43 +310,3 @@ def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms
         mean_input_tokens=float(traffic.input_tokens[first:last].mean()) if last > first else 0.0,
         mean_output_tokens=float(traffic.output_tokens[first:last].mean()) if last > first else 0.0,
     )
-
-
-def _cost(decision: Decision, gpus: int) -> Cost:
-    case = decision.case
-    price, source = case.price(case.gpu(decision.deployment.gpu))
-    if price is None:
-        return Cost(
-            usd_per_gpu_hour=None,
-            price_source=source,
-            usd_per_hour=None,
-            usd_per_month=None,
-            usd_per_million_tokens_mean=None,
-            usd_per_million_tokens_peak=None,
-            mean_tokens_per_s=None,
-            peak_tokens_per_s=None,
-        )
-    hour = usd_per_hour(gpus, price)
-    mean, peak = _token_rates(decision)
-    return Cost(
-        usd_per_gpu_hour=price,
-        price_source=source,
-        usd_per_hour=hour,
-        usd_per_month=usd_per_month(hour),
-        usd_per_million_tokens_mean=usd_per_million_tokens(hour, mean),
-        usd_per_million_tokens_peak=usd_per_million_tokens(hour, peak),
-        mean_tokens_per_s=mean,
-        peak_tokens_per_s=peak,
-    )
-
-
-def _token_rates(decision: Decision) -> tuple[float, float]:
-    """Return input + output tokens/s of the fleet: mean, and in the busiest evaluation window."""
-    traffic, needs = decision.demand.traffic, decision.case.needs
-    tokens = np.concatenate([[0.0], np.cumsum(traffic.input_tokens + traffic.output_tokens)])
-    mean = float(tokens[-1]) / traffic.span_s
-    window = min(decision.case.slo.evaluation_window_s, traffic.span_s)
-    edges = np.arange(0.0, traffic.span_s + 1e-9, window)
-    places = np.searchsorted(traffic.arrival_s, [*edges, np.inf])
-    sums = np.diff(tokens[places])[: max(1, int(traffic.span_s // window))]
-    return mean * needs.fleet_factor, float(sums.max()) / window * needs.fleet_factor

@@ -27,8 +27,10 @@ from planner.solve.plan import (
     BudgetRow,
     ChunkAnalysis,
     ChunkPoint,
+    ClassCost,
     Concurrency,
     Cost,
+    CostAtLoad,
     Count,
     Evidence,
     Finding,
@@ -454,6 +456,16 @@ def batch_map() -> BatchMap:
     )
 
 
+def class_cost(name: str, share: float) -> ClassCost:
+    return ClassCost(
+        class_name=name,
+        gpu_time_share=share,
+        mean_tokens_per_s=80_000.0,
+        usd_per_hour=share * 14.07,
+        usd_per_million_tokens_mean=share * 14.07 * 1e6 / 3600 / 80_000.0,
+    )
+
+
 def sharing() -> Sharing:
     return Sharing(
         shared_gpus=7,
@@ -640,6 +652,14 @@ def example(**changes: object) -> Plan:
             usd_per_million_tokens_peak=0.0105,
             mean_tokens_per_s=14.07 / 0.024 * 1e6 / 3600,
             peak_tokens_per_s=14.07 / 0.0105 * 1e6 / 3600,
+        ),
+        cost_at_load=CostAtLoad(
+            p95_tokens_per_s=320_000.0,
+            usd_per_million_tokens_p95=14.07 * 1e6 / 3600 / 320_000.0,
+            usd_per_hour_by_price={"low": 10.5, "typical": 14.07},
+            classes=(class_cost("chat", 0.7), class_cost("code", 0.3)),
+            tdp_kw=4.9,
+            kwh_per_million_tokens_mean=0.0083,
         ),
         verified="closed_form",
         latency=(

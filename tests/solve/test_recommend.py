@@ -367,3 +367,36 @@ def test_the_totals_count_every_replay(plan):
     assert totals.stopped_early < totals.replays
     # Each replay sees some of the grown traffic of one window: 54,000 requests in all of it.
     assert 0 < totals.requests < 60_000 * 1.3 * totals.replays
+
+
+def test_the_cost_at_the_real_load_adds_up(plan, traffic):
+    cost, load = plan.cost, plan.cost_at_load
+    assert sum(row.gpu_time_share for row in load.classes) == pytest.approx(1.0)
+    assert sum(row.usd_per_hour for row in load.classes) == pytest.approx(cost.usd_per_hour)
+    assert sum(row.mean_tokens_per_s for row in load.classes) == pytest.approx(
+        cost.mean_tokens_per_s
+    )
+    assert load.p95_tokens_per_s <= cost.peak_tokens_per_s
+    assert load.usd_per_hour_by_price["typical"] == pytest.approx(cost.usd_per_hour)
+    assert load.tdp_kw == pytest.approx(0.7 * plan.gpus.value)  # an H100 SXM is a 700 W part
+    per_hour = cost.mean_tokens_per_s * 3600 / 1e6
+    assert load.kwh_per_million_tokens_mean == pytest.approx(load.tdp_kw / per_hour)
+
+
+def test_answers_cost_a_class_more_than_prompts(make_case):
+    """Two classes with the same tokens: the one that writes takes more GPU time."""
+    arrival = np.sort(np.random.default_rng(4).uniform(0.0, 900.0, 6000))
+    which = np.arange(6000) % 2
+    requests = requests_of(
+        arrival,
+        np.where(which, 200, 800),
+        np.where(which, 800, 200),
+        class_id=which,
+        class_names=("reads", "writes"),
+    )
+    targets = (Target(metric="tpot_s", percentile=99, limit_s=0.05),)
+    classes = tuple(WorkloadClass(name=name, targets=targets) for name in requests.class_names)
+    made = solve(make_case(requests, replace(slo_of(*TARGETS), classes=classes)), CONTEXT)
+    reads, writes = made.cost_at_load.classes
+    assert reads.mean_tokens_per_s == pytest.approx(writes.mean_tokens_per_s)
+    assert writes.gpu_time_share > reads.gpu_time_share
