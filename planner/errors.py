@@ -3,7 +3,8 @@
 PlannerError
 ├── InputError        exit 2   the input is wrong: one or more problems, each with its place
 ├── InfeasibleError   exit 3   the input is fine, no plan satisfies it
-└── GateError         exit 4   a deployed plan no longer holds
+├── GateError         exit 4   a deployed plan no longer holds
+└── StoppedError      exit 130 the user stopped the search; what was found so far
 """
 
 from __future__ import annotations
@@ -68,3 +69,9 @@ class GateError(PlannerError):
     """A deployed plan does not hold for the traffic it was checked against."""
 
     exit_code = 4
+
+
+class StoppedError(PlannerError):
+    """The user stopped a search. The message is the best plan so far, labelled unfinished."""
+
+    exit_code = 130  # 128 + SIGINT, as shells report it

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 
+ANY = "any"  # in place of a GPU
 LIBRARIES = ("duckdb", "jinja2", "numba", "numpy", "polars", "scipy")
 
 
@@ -37,6 +38,7 @@ def recommend(
     time_unit: str | None = None,
     model: str | None = None,
     name: str | None = None,
+    share_or_split: bool = False,
     progress: Progress = lambda _: None,
 ) -> Plan:
     """Return the recommendation for a trace, and write its report where `output` says.
@@ -46,7 +48,8 @@ def recommend(
     traces
         Files, directories or globs of one log format.
     gpus
-        Catalogue ids or aliases; with several, each is solved and the cheapest plan wins.
+        Catalogue ids or aliases; with several, each is solved and the cheapest plan wins. "any"
+        stands for every GPU that slo.yaml allows or, where it names none, that has a price.
     slo_file
         What the service must promise.
     output
@@ -59,6 +62,8 @@ def recommend(
         Overrides the model that slo.yaml names.
     name
         Name of the plan; by default trace and GPU as typed.
+    share_or_split
+        Solve pools of their own for classes where equations do not rule out that they are cheaper.
     progress
         Called with each stage.
 
@@ -92,10 +97,18 @@ def recommend(
         slo=_declared(slo),
         warnings=(*slo.warnings, *_cautions(profile, slo)),
         provenance=_provenance(
-            traces, gpus, slo_file, trace.report.files, case, fmt, time_unit, model
+            traces,
+            gpus,
+            slo_file,
+            trace.report.files,
+            case,
+            fmt,
+            time_unit,
+            model,
+            share_or_split,
         ),
     )
-    plan = solve(case, context, progress)
+    plan = solve(case, context, progress, share_or_split=share_or_split)
     if output is not None:
         progress("writing the report")
         write_report(plan, output)
@@ -198,7 +211,7 @@ def _gpus(names: Sequence[str], slo: Slo) -> tuple[Gpu, ...]:
 
     found: dict[str, Gpu] = {}
     problems: list[Problem] = []
-    for name in names:
+    for name in [each for given in names for each in _named(given, slo)]:
         try:
             gpu = catalog.gpu(name)
         except InputError as error:
@@ -220,6 +233,22 @@ def _gpus(names: Sequence[str], slo: Slo) -> tuple[Gpu, ...]:
     if not found:
         raise InputError(Problem(message="no GPU given", hint="name one with --gpu, e.g. h100"))
     return tuple(found.values())
+
+
+def _named(name: str, slo: Slo) -> tuple[str, ...]:
+    """Return what one name given for --gpu stands for."""
+    from planner.spec import catalog
+
+    if name.lower() != ANY:
+        return (name,)
+    if slo.gpus:
+        return slo.gpus
+    return tuple(gpu.id for gpu in catalog.gpus() if _has_price(gpu, slo))
+
+
+def _has_price(gpu: Gpu, slo: Slo) -> bool:
+    declared = any(name in slo.prices_usd_per_hour for name in (gpu.id, *gpu.aliases))
+    return declared or any(price.kind == "typical" for price in gpu.prices)
 
 
 def _case(slo: Slo, gpus: tuple[Gpu, ...], requests: object, profile: TraceProfile) -> Case:
@@ -286,6 +315,7 @@ def _provenance(
     fmt: str | None,
     time_unit: str | None,
     model: str | None,
+    share_or_split: bool,
 ) -> Provenance:
     from planner.solve.plan import Provenance
     from planner.spec.fingerprint import catalogue_hashes, file_sha256
@@ -297,6 +327,7 @@ def _provenance(
     argv += ["--format", fmt] if fmt else []
     argv += ["--time-unit", time_unit] if time_unit else []
     argv += ["--model", shown(model)] if model else []
+    argv += ["--share-or-split"] if share_or_split else []
     return Provenance(
         command=shlex.join(argv),
         planner_version=planner.__version__,

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 import planner
-from planner.errors import InputError, PlannerError
+from planner.errors import InputError, PlannerError, StoppedError
 
 GC_THRESHOLD = 100_000
 
@@ -61,7 +61,7 @@ def cli() -> None:
     """Size an LLM serving fleet from its own request logs.
 
     Data goes to stdout, progress and warnings to stderr. Exit codes: 0 done, 2 bad input,
-    3 no feasible plan, 4 a gate fails.
+    3 no feasible plan, 4 a gate fails, 130 stopped by Ctrl-C.
     """
 
 
@@ -75,6 +75,9 @@ def main(argv: list[str] | None = None) -> Any:  # noqa: ANN401 - click returns 
         for problem in error.problems:
             click.echo(f"error: {problem}", err=True)
         sys.exit(error.exit_code)
+    except StoppedError as stopped:
+        click.echo(f"\n{stopped}", err=True)
+        sys.exit(stopped.exit_code)
     except PlannerError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_code)

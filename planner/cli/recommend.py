@@ -27,7 +27,8 @@ Example:
     "gpus",
     required=True,
     metavar="GPU[,GPU]",
-    help="GPU type; with several, the cheapest plan wins.",
+    help="GPU type; with several, the cheapest plan wins. any: those that slo.yaml names, or else"
+    " all with a price.",
 )
 @click.option(
     "--slo",
@@ -49,6 +50,11 @@ Example:
     help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
 )
 @click.option("--model", metavar="MODEL", help="Model, instead of the one that slo.yaml names.")
+@click.option(
+    "--share-or-split",
+    is_flag=True,
+    help="Solve pools of their own for classes that equations alone do not rule out.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print plan.json instead of the summary.")
 def command(
     traces: tuple[str, ...],
@@ -58,6 +64,7 @@ def command(
     fmt: str | None,
     time_unit: str | None,
     model: str | None,
+    share_or_split: bool,
     as_json: bool,
 ) -> None:
     """Size a fleet for a trace: settings, GPU count and the reasons.
@@ -76,6 +83,7 @@ def command(
         names,
         slo_file,
         output=directory,
+        share_or_split=share_or_split,
         fmt=fmt,
         time_unit=time_unit,
         model=model,

@@ -36,3 +36,14 @@ def usd_per_million_tokens(usd_hour: float, tokens_per_s: float) -> float:
     1.0
     """
     return usd_hour * 1e6 / (3600.0 * tokens_per_s)
+
+
+def kwh_per_million_tokens(power_kw: float, tokens_per_s: float) -> float:
+    """Return energy per million tokens in kWh: 10⁶·P/(3600·tokens/s).
+
+    Source: definition.
+
+    >>> kwh_per_million_tokens(7.2, 2000)
+    1.0
+    """
+    return power_kw * 1e6 / (3600.0 * tokens_per_s)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from planner.report import format as fmt
+from planner.report.batch_chart import batch_map
 from planner.report.scales import Axis, binary_ticks, linear_ticks, log_ticks, polyline
 from planner.solve.plan import LatencyRow, Plan
 
@@ -234,6 +235,7 @@ def _latency_row(row: LatencyRow, x: Axis, top: float) -> Mapping[str, Any]:
 # File name -> what draws it; a function that returns None leaves its figure out.
 FIGURES: Mapping[str, Callable[[Plan], Figure | None]] = {
     "step_time.svg": step_time,
+    "batch_map.svg": batch_map,
     "memory.svg": memory,
     "surge.svg": surge,
     "demand.svg": demand,

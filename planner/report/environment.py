@@ -116,6 +116,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         ("grade", words.GRADES),
         ("lost", words.REASONS),
         ("outcome", words.OUTCOMES),
+        ("split", words.SPLITS),
     ):
         environment.filters[name] = _looked_up(table)
     return environment

@@ -191,7 +191,11 @@ def _flips(plan: Plan) -> str:
 
 
 def _sure(plan: Plan) -> str:
-    text = "percentiles replayed on the trace"
+    totals = plan.search_totals
+    text = (
+        f"percentiles replayed on the trace: {totals.replays:,} replays for {totals.replayed:,} of"
+        f" {totals.enumerated:,} configurations"
+    )
     if plan.verified == "closed_form":
         text = "percentiles are closed-form estimates, not replayed"
     return text + _beyond(plan)

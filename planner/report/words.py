@@ -38,6 +38,13 @@ OUTCOMES: Mapping[str, str] = {
     "no_cheaper_at_best": "no cheaper even if only throughput counted",
     "does_not_fit": "does not fit in memory",
 }
+SPLITS: Mapping[str, str] = {
+    "no_cheaper_at_best": "no cheaper even if only throughput counted",
+    "not_asked": "could be cheaper by throughput alone; --share-or-split asks by replay",
+    "misses": "a pool misses a target at every count",
+    "no_cheaper": "no cheaper by replay",
+    "cheaper": "cheaper by replay",
+}
 FIELDS: Mapping[str, str] = {
     "output_tokens": "output length",
     "input_tokens": "prompt length",

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from planner.ingest.requests import Requests
 from planner.sim.routing import MOVE, THIN, uniforms
 
+Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 INDEPENDENT_S = 600.0  # copies displaced by up to ± 5 minutes do not burst together
@@ -98,23 +99,34 @@ def _copied(requests: Requests, copy: int, width_s: float, seed: int) -> Request
 def _moved(requests: Requests, copy: int, width_s: float, seed: int) -> Requests:
     """Return a copy whose sessions are displaced by up to ± width/2, reflected at the ends.
 
-    Never by more than the trace is long: a session reflected once would not be back inside it.
+    A trace shorter than the displacement is reflected back and forth: nothing piles up at an end.
     """
     first, last = (requests.arrival_s[0], requests.arrival_s[-1]) if len(requests) else (0.0, 0.0)
-    width = min(width_s, 2.0 * float(last - first))
-    shift = (uniforms(_keys(requests), seed, MOVE + copy) - 0.5) * width
-    moved = requests.arrival_s + shift
-    moved = np.where(moved < first, 2.0 * first - moved, moved)
-    moved = np.where(moved > last, 2.0 * last - moved, moved)
+    shift = (uniforms(_keys(requests), seed, MOVE + copy) - 0.5) * width_s
+    moved = _folded(requests.arrival_s + shift, float(first), float(last))
     sessions, ids = requests.session_id, requests.block_ids
     return replace(
         requests,
-        arrival_s=np.clip(moved, first, last),
+        arrival_s=moved,
         session_id=np.where(
             sessions >= 0, sessions + copy * (sessions.max(initial=-1) + 1), sessions
         ),
         block_ids=ids + copy * (ids.max(initial=-1) + 1),
     )
+
+
+def _folded(times_s: Floats, first_s: float, last_s: float) -> Floats:
+    """Return times reflected into [first, last], as often as it takes.
+
+    >>> _folded(np.array([-1.0, 4.0, 12.0, 23.0]), 0.0, 10.0).tolist()
+    [1.0, 4.0, 8.0, 3.0]
+    """
+    span = last_s - first_s
+    if span <= 0.0:
+        return np.full_like(times_s, first_s)
+    turned = first_s + np.abs((times_s - first_s + span) % (2.0 * span) - span)
+    inside = (times_s >= first_s) & (times_s <= last_s)
+    return np.where(inside, times_s, turned)
 
 
 def _merged(parts: list[Requests]) -> Requests:

@@ -115,14 +115,19 @@ def _dtypes(decision: Decision) -> Iterator[tuple[str, Deployment]]:
 def _other_gpu(
     decision: Decision, gpu_id: str, options: Sequence[Option]
 ) -> Iterator[tuple[str, Deployment]]:
-    """Yield the best known settings on another GPU, or the plan's own there."""
+    """Yield the best known settings on another GPU, or the plan's own there.
+
+    Tensor parallelism stays inside that GPU's node.
+    """
     by_price = decision.case.by_price
     there = [o for o in options if o.candidate.deployment.gpu == gpu_id]
     if there:
         best = min(there, key=lambda o: (o.expense(by_price), -o.factor))
         yield f"on {gpu_id}", best.candidate.deployment
     else:
-        yield f"on {gpu_id}", replace(decision.deployment, gpu=gpu_id)
+        chosen, node = decision.deployment, decision.case.gpu(gpu_id).gpus_per_node
+        size = max(s for s in (1, *TENSOR_SIZES) if s <= min(chosen.tensor_parallel_size, node))
+        yield f"on {gpu_id}", replace(chosen, gpu=gpu_id, tensor_parallel_size=size)
 
 
 def _judge(decision: Decision, label: str, deployment: Deployment) -> Alternative:
@@ -178,8 +183,11 @@ def _why(
     if abs(change) <= SAME_COST:
         return ("not_allowed", "same cost" + note) if barred else ("smaller_margin", "same cost")
     detail = f"{100 * change:+.0f} %".replace("-", "−")
+    confirmed = decision.confirmed
+    if change < 0.0 and confirmed is not None and candidate.deployment in confirmed.asked:
+        return "violates", f"{detail} by the equations; the replay misses a target there"
     if change < 0.0 and not barred:  # every listed setting was asked at the counts that cost less
-        how = "by the equations alone" if decision.confirmed is not None else "before rounding"
+        how = "by the equations alone" if confirmed is not None else "before rounding"
         return "violates", f"{detail} {how}; at counts that cost less a target is missed"
     detail += note
     if deployment.gpus == decision.deployment.gpus and count > decision.replicas:

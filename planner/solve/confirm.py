@@ -21,7 +21,7 @@ from planner.solve.finalists import (
 from planner.solve.fleet import fleet_load, for_load, replica_factor
 from planner.solve.search import Option, Priced, configs_of
 from planner.solve.steps import stretched
-from planner.solve.verify import Span, Trial, carried, trial_of
+from planner.solve.verify import Span, Tally, Trial, carried, trial_of
 from planner.spec.deployment import Deployment
 from planner.text import counted
 
@@ -37,28 +37,31 @@ COARSE = 1.05  # precision of the capacities that only make a band
 class Confirmed:
     """What replay says about the plan.
 
-    `whole` is the whole trace at the plan's load, `spans` the windows that decide, `probed` how
-    many configurations were replayed. `counts` holds the least and most replicas for load under
+    `whole` is the whole trace at the plan's load, `spans` the windows that decide, `asked` the
+    configurations that were replayed. `counts` holds the least and most replicas for load under
     each named doubt; `screen_ratio` is the replayed capacity over the equations'.
     """
 
     trial: Trial
     spans: tuple[Span, ...]
     whole: Replay
-    probed: int
+    asked: frozenset[Deployment]
     counts: dict[str, tuple[int, int]]
     screen_ratio: float
 
 
 def confirm(
-    decision: Decision, fitting: Sequence[Family], progress: Progress
+    decision: Decision,
+    fitting: Sequence[Family],
+    progress: Progress,
+    note: Callable[[Option], None] = lambda _: None,
 ) -> tuple[Decision, list[Option]]:
     """Return the decision that replay supports, and the options it replayed.
 
     The equations' choice is replayed in the windows that bind; every configuration that could be
     cheaper is asked by replay; the winner is replayed over the whole trace, and windows in which it
     fails join the probes until none does. Where replay does not know the engine or the layout, the
-    equations' decision stands as it is.
+    equations' decision stands as it is. `note` is told the best option as often as it changes.
 
     Raises
     ------
@@ -70,29 +73,31 @@ def confirm(
     all_priced = _priced(decision, fitting)
 
     trials: dict[Deployment, Trial | None] = {}  # a trial remembers what it was asked
+    tally = Tally()
 
     def trial(priced: Priced, candidate: Candidate) -> Trial | None:
         if candidate.deployment not in trials:
-            trials[candidate.deployment] = _trial(decision, priced, candidate)
+            trials[candidate.deployment] = _trial(decision, priced, candidate, tally)
         return trials[candidate.deployment]
 
     mine = next(p for p in all_priced if decision.candidate in p.family.candidates)
     chosen = trial(mine, decision.candidate)
     if chosen is None:
         return decision, []
-    spans, probed = tuple(decision.demand.spans), 0
+    spans = tuple(decision.demand.spans)
     first = best = replayed_option(case, mine, chosen, decision.factor, spans)
+    note(best.option)
     stale = True  # the count changed since everything cheaper was asked
     for _ in range(ROUNDS):
         if stale:
             progress("replaying the finalists")
-            found, tried = cheapest_by_replay(
+            found = cheapest_by_replay(
                 case, all_priced, best, trial, spans, guess=decision.replicas
             )
             if found.option.replicas is None:
                 raise _nothing_survives(decision)
             best = best_settings(case, found, trial, spans, _defaults(case, fitting))
-            probed += tried
+            note(best.option)
         progress("replaying the whole trace")
         harder = harder_spans(case, best, spans)
         if not harder:
@@ -101,7 +106,9 @@ def confirm(
         last = best
         best = replayed_option(case, last.option.priced, last.trial, last.option.factor, spans)
         stale = best.option.replicas != last.option.replicas
-    decided = _decided(decision, best, spans, probed)
+        note(best.option)
+    asked = frozenset(each for each, made in trials.items() if made is not None)
+    decided = _decided(decision, best, spans, asked)
     check_practical(decided, best.option)
     return decided, [first.option, best.option]
 
@@ -119,10 +126,12 @@ def _priced(decision: Decision, fitting: Sequence[Family]) -> tuple[Priced, ...]
     )
 
 
-def _trial(decision: Decision, priced: Priced, candidate: Candidate) -> Trial | None:
+def _trial(decision: Decision, priced: Priced, candidate: Candidate, tally: Tally) -> Trial | None:
     case, demand = decision.case, decision.demand
     cached = _cached(decision, candidate)
-    return trial_of(case, demand.traffic, demand.windows, candidate, priced.cost, cached)
+    return trial_of(
+        case, demand.traffic, demand.windows, candidate, priced.cost, cached, tally=tally
+    )
 
 
 def _cached(decision: Decision, candidate: Candidate) -> float:
@@ -166,7 +175,9 @@ def _nothing_survives(decision: Decision) -> InfeasibleError:
     )
 
 
-def _decided(decision: Decision, best: Finalist, spans: tuple[Span, ...], probed: int) -> Decision:
+def _decided(
+    decision: Decision, best: Finalist, spans: tuple[Span, ...], asked: frozenset[Deployment]
+) -> Decision:
     """Return the decision for the winner, with everything the plan needs to explain it."""
     case, candidate = decision.case, best.trial.candidate
     cost, cached = case.cost(candidate.deployment), _cached(decision, candidate)
@@ -180,7 +191,7 @@ def _decided(decision: Decision, best: Finalist, spans: tuple[Span, ...], probed
         trial=best.trial,
         spans=spans,
         whole=best.trial.whole(load, count),
-        probed=probed,
+        asked=asked,
         counts=_doubts(case, best, spans, cost.band),
         screen_ratio=ratio,
     )

@@ -71,8 +71,8 @@ def cheapest_by_replay(
     spans: Sequence[Span],
     *,
     guess: int,
-) -> tuple[Finalist, int]:
-    """Return the cheapest finalist and the number of candidates that were probed.
+) -> Finalist:
+    """Return the cheapest finalist.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def cheapest_by_replay(
     guess
         Replicas to try where nothing is known to hold yet.
     """
-    best, probed = first, 1
+    best = first
     needs, by_price = case.needs, case.by_price
     queue = sorted((optimistic_cost(p, needs, by_price), i) for i, p in enumerate(all_priced))
     for lower, index in queue:
@@ -101,11 +101,10 @@ def cheapest_by_replay(
             trial = make_trial(priced, candidate) if count >= 1 else None
             if trial is None:
                 continue
-            probed += 1
             load = fleet_load(needs) / count
             if trial.holds(load, count, spans):
                 best = replayed_option(case, priced, trial, load, spans)
-    return best, probed
+    return best
 
 
 def _worth_trying(priced: Priced) -> list[Candidate]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from planner.solve.candidates import Family
 from planner.solve.case import Decision
-from planner.solve.plan import SearchGroup
+from planner.solve.plan import SearchGroup, SearchTotals
 from planner.solve.search import Priced, optimistic_cost
+from planner.solve.verify import Tally
 
 
 def search_groups(decision: Decision, found: Sequence[Family]) -> tuple[SearchGroup, ...]:
@@ -35,9 +36,31 @@ def _group(decision: Decision, family: Family) -> SearchGroup:
         kv_cache_dtype=deployment.kv_cache_dtype,
         candidates=len(family.candidates) + family.dropped,
         dropped=family.dropped,
+        replayed=_replayed(decision, family),
         least_gpus=gpus,
         least_usd_per_hour=None if price is None or gpus is None else gpus * price,
         outcome=_outcome(decision, family, gpus),
+    )
+
+
+def _replayed(decision: Decision, family: Family) -> int:
+    """Return how many members were asked by replay."""
+    asked = frozenset() if decision.confirmed is None else decision.confirmed.asked
+    return sum(candidate.deployment in asked for candidate in family.candidates)
+
+
+def search_totals(decision: Decision, groups: Sequence[SearchGroup]) -> SearchTotals:
+    """Return what the whole search asked, counted when everything else has been asked."""
+    tally = Tally() if decision.confirmed is None else decision.confirmed.trial.tally
+    alive = [g for g in groups if g.outcome in ("chosen", "misses_where_cheaper")]
+    return SearchTotals(
+        enumerated=sum(g.candidates for g in groups),
+        fit=sum(g.candidates - g.dropped for g in groups),
+        could_be_cheaper=sum(g.candidates - g.dropped for g in alive),
+        replayed=sum(g.replayed for g in groups),
+        replays=tally.replays,
+        stopped_early=tally.stopped_early,
+        requests=tally.requests,
     )
 
 

@@ -37,6 +37,29 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClassCost:
+    """A class's part of the fleet's cost, shared out by the GPU time of its tokens."""
+
+    class_name: str
+    gpu_time_share: float
+    mean_tokens_per_s: float  # input + output at the trace's mean rate, grown
+    usd_per_hour: float | None
+    usd_per_million_tokens_mean: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostAtLoad:
+    """The fleet's cost at the traffic's own rates. Energy is an estimate: every GPU at its TDP."""
+
+    p95_tokens_per_s: float  # input + output in the evaluation window at the 95th percentile
+    usd_per_million_tokens_p95: float | None
+    usd_per_hour_by_price: Mapping[str, float]  # kind of price -> the whole fleet
+    classes: tuple[ClassCost, ...]
+    tdp_kw: float | None  # of the fleet's GPUs; hosts, cooling and idle hours left out
+    kwh_per_million_tokens_mean: float | None  # at that power and the mean rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatencyRow:
     """One target of one class: what was promised and what is expected.
 
@@ -96,6 +119,35 @@ class ChunkAnalysis:
     reason: str  # id of the finding that says why it does or does not matter
     prompt_tokens: float  # mean prompt of the binding class, for the curve's TTFT
     curve: tuple[ChunkPoint, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchCell:
+    """One pair of max_num_batched_tokens and max_num_seqs at the load the plan must carry.
+
+    `holds` and the latencies are the equations', `replay_holds` the replay's where it was asked.
+    """
+
+    max_num_batched_tokens: int
+    max_num_seqs: int
+    holds: bool
+    stable: bool  # the load stays below what every step full would carry
+    ttft_s: float  # at the percentile of `BatchMap.ttft_target`; not finite: none, or out of reach
+    gap_s: float  # TPOT or ITL at that of `BatchMap.gap_target`
+    limit: str  # the target missed most, or nearest to being missed; "stability"
+    replicas: int | None  # that this pair needs in the window that decides, spares included
+    replay_holds: bool | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchMap:
+    """Budget × slots around the chosen pair, in the window that decides."""
+
+    load: float  # of each replica over the trace's own, headroom included, as equations see it
+    ttft_target: str  # "" where no class has one
+    gap_target: str
+    cells: tuple[BatchCell, ...]
+    bounds: Mapping[str, str]  # side -> what ends the feasible region there, "" nothing does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,11 +268,49 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Replicas that serve some classes alone. None: not solved, or nothing holds.
+
+    `least` is what throughput alone would need, in GPUs or, where every GPU has a price, in $/h.
+    """
+
+    classes: tuple[str, ...]
+    deployment: Deployment | None
+    replicas: int | None  # spares included
+    gpus: int | None
+    usd_per_hour: float | None
+    least_gpus: int | None
+    least_usd_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """One way to give classes pools of their own, at the same targets."""
+
+    pools: tuple[Pool, ...]
+    outcome: str  # "no_cheaper_at_best", "not_asked", "misses", "no_cheaper", "cheaper"
+    gpus: int | None
+    usd_per_hour: float | None
+    least_gpus: int | None
+    least_usd_per_hour: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharing:
+    """One pool for every class against pools of their own; `cheapest` is a place in `splits`."""
+
+    shared_gpus: int
+    shared_usd_per_hour: float | None
+    splits: tuple[Split, ...]
+    cheapest: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SearchGroup:
     """Candidates that share GPU, layout and dtypes, and what became of them.
 
     `least_gpus` would carry the load if only throughput counted, spares included; no member can
-    do with fewer.
+    do with fewer. `replayed` members were asked by replay.
     """
 
     gpu: str
@@ -230,9 +320,27 @@ class SearchGroup:
     kv_cache_dtype: str
     candidates: int
     dropped: int  # of those: do not fit in memory
+    replayed: int
     least_gpus: int | None
     least_usd_per_hour: float | None
     outcome: str  # "chosen", "misses_where_cheaper", "no_cheaper_at_best", "does_not_fit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchTotals:
+    """How many configurations each stage of the search left, and what the plan cost in replays.
+
+    A replay is of one window or of the whole trace; those that doubts and sensitivities asked for
+    count as well, those that were answered from memory do not.
+    """
+
+    enumerated: int
+    fit: int  # in memory
+    could_be_cheaper: int  # by throughput alone; the chosen group is among them
+    replayed: int
+    replays: int
+    stopped_early: int  # of these: given up when a target was lost
+    requests: int  # that went into replays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,9 +393,11 @@ class Plan:
     replicas: Count
     gpus: Count
     cost: Cost
+    cost_at_load: CostAtLoad
     verified: str  # "closed_form" or "replay"
     latency: tuple[LatencyRow, ...]
     chunk: ChunkAnalysis
+    batch_map: BatchMap | None
     surge: Surge
     concurrency: Concurrency
     replica_terms: ReplicaTerms
@@ -299,6 +409,8 @@ class Plan:
     sensitivity: tuple[Sensitivity, ...]
     findings: tuple[Finding, ...]
     search: tuple[SearchGroup, ...]
+    search_totals: SearchTotals
+    sharing: Sharing | None
     evidence: tuple[Evidence, ...]
     not_modelled: tuple[str, ...]
     warnings: tuple[str, ...]

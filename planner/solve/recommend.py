@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from planner.errors import InfeasibleError
-from planner.perf.cost import usd_per_hour, usd_per_million_tokens, usd_per_month
+from planner.solve import pools
 from planner.solve.alternatives import alternatives
+from planner.solve.batch_map import batch_map
 from planner.solve.candidates import Family, families
 from planner.solve.capacity import Judged
 from planner.solve.case import Case, Decision
@@ -21,11 +22,10 @@ from planner.solve.estimate import estimate
 from planner.solve.evidence import evidence, not_modelled
 from planner.solve.expected import latency_rows
 from planner.solve.fleet import exact_replicas
-from planner.solve.groups import search_groups
+from planner.solve.groups import search_groups, search_totals
 from planner.solve.infeasible import nothing_fits
 from planner.solve.moved import replayed_sensitivities
 from planner.solve.plan import (
-    Cost,
     Count,
     IngestSummary,
     LatencyRow,
@@ -33,13 +33,16 @@ from planner.solve.plan import (
     Provenance,
     ReplicaTerms,
     Sensitivity,
+    Sharing,
 )
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
 from planner.solve.replayed import CountBand, count_band, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
+from planner.solve.spending import cost_at_load, cost_of
 from planner.solve.surge import surge
+from planner.solve.unfinished import unfinished
 from planner.solve.windows import window_label
 from planner.spec.launch import launch_argv
 
@@ -57,7 +60,13 @@ class Context:
     provenance: Provenance
 
 
-def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> Plan:
+def solve(
+    case: Case,
+    context: Context,
+    progress: Progress = lambda _: None,
+    *,
+    share_or_split: bool = False,
+) -> Plan:
     """Return the recommendation.
 
     Parameters
@@ -68,19 +77,31 @@ def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> 
         What the plan carries along: how the trace was read, what was declared, provenance.
     progress
         Called with what is being done.
+    share_or_split
+        Solve pools of their own for classes where equations do not rule out that they are cheaper.
 
     Raises
     ------
     InfeasibleError
         The model fits on none of the GPUs, or no configuration meets the targets at any load.
+    StoppedError
+        Ctrl-C; says what was found so far.
     """
-    decision, options, found = chosen(case, progress)
-    progress("explaining")
-    return _plan(decision, options, found, context)
+    so_far: list[Option] = []
+    try:
+        decision, options, found = chosen(case, progress, so_far.append)
+        progress("explaining")
+        choose = _pool_chooser(progress) if share_or_split else None
+        sharing = pools.share_or_split(decision, found, choose)
+        return _plan(decision, options, found, context, sharing)
+    except KeyboardInterrupt:
+        raise unfinished(case, so_far) from None
 
 
 def chosen(
-    case: Case, progress: Progress = lambda _: None
+    case: Case,
+    progress: Progress = lambda _: None,
+    note: Callable[[Option], None] = lambda _: None,
 ) -> tuple[Decision, list[Option], tuple[Family, ...]]:
     """Return the decision, the options it was chosen from, and everything enumerated.
 
@@ -90,6 +111,8 @@ def chosen(
         Model, engine, GPUs, targets and traffic.
     progress
         Called with what is being done.
+    note
+        Called with the best option by replay as often as it changes.
 
     Raises
     ------
@@ -113,8 +136,22 @@ def chosen(
             decision, options = decide(case, _fitting(found), progress)
         except InfeasibleError:
             raise error from None
-    decision, replayed = confirm(decision, _fitting(found), progress)
+    decision, replayed = confirm(decision, _fitting(found), progress, note)
     return decision, [*options, *replayed], found
+
+
+def _pool_chooser(progress: Progress) -> pools.Choose:
+    """Return what solves the case of one pool; None where nothing holds."""
+
+    def choose(case: Case) -> Decision | None:
+        names = ", ".join(each.name for each in case.slo.classes)
+        progress(f"solving a pool for {names}")
+        try:
+            return chosen(case)[0]
+        except InfeasibleError:
+            return None
+
+    return choose
 
 
 def _enumerate(case: Case, *, pipelines: bool) -> tuple[Family, ...]:
@@ -132,7 +169,11 @@ def _fitting(found: tuple[Family, ...]) -> tuple[Family, ...]:
 
 
 def _plan(
-    decision: Decision, options: list[Option], found: tuple[Family, ...], context: Context
+    decision: Decision,
+    options: list[Option],
+    found: tuple[Family, ...],
+    context: Context,
+    sharing: Sharing | None,
 ) -> Plan:
     case, deployment = decision.case, decision.deployment
     latency, band = _latency(decision), _band(decision)
@@ -152,6 +193,7 @@ def _plan(
         surge=flood,
         concurrency=kv,
     )
+    moved, groups = _sensitivity(decision), search_groups(decision, found)
     return Plan(
         schema_version=SCHEMA_VERSION,
         name=context.name,
@@ -161,10 +203,12 @@ def _plan(
         launch=launch_argv(deployment, case.engine, case.model),
         replicas=replicas,
         gpus=Count(value=replicas.value * each, low=replicas.low * each, high=replicas.high * each),
-        cost=_cost(decision, replicas.value * each),
+        cost=cost_of(decision, replicas.value * each),
+        cost_at_load=cost_at_load(decision, chunk, replicas.value * each),
         verified="closed_form" if decision.confirmed is None else "replay",
         latency=latency,
         chunk=chunk,
+        batch_map=batch_map(decision, binding, found),
         surge=flood,
         concurrency=kv,
         replica_terms=_terms(decision, binding, band),
@@ -173,9 +217,11 @@ def _plan(
         slo=context.slo,
         defaulted=case.slo.defaulted,
         alternatives=alternatives(decision, options),
-        sensitivity=_sensitivity(decision),
+        sensitivity=moved,
         findings=remarks(parts),
-        search=search_groups(decision, found),
+        search=groups,
+        search_totals=search_totals(decision, groups),
+        sharing=sharing,
         evidence=evidence(decision),
         not_modelled=not_modelled(decision),
         warnings=context.warnings,
@@ -264,43 +310,3 @@ def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms
         mean_input_tokens=float(traffic.input_tokens[first:last].mean()) if last > first else 0.0,
         mean_output_tokens=float(traffic.output_tokens[first:last].mean()) if last > first else 0.0,
     )
-
-
-def _cost(decision: Decision, gpus: int) -> Cost:
-    case = decision.case
-    price, source = case.price(case.gpu(decision.deployment.gpu))
-    if price is None:
-        return Cost(
-            usd_per_gpu_hour=None,
-            price_source=source,
-            usd_per_hour=None,
-            usd_per_month=None,
-            usd_per_million_tokens_mean=None,
-            usd_per_million_tokens_peak=None,
-            mean_tokens_per_s=None,
-            peak_tokens_per_s=None,
-        )
-    hour = usd_per_hour(gpus, price)
-    mean, peak = _token_rates(decision)
-    return Cost(
-        usd_per_gpu_hour=price,
-        price_source=source,
-        usd_per_hour=hour,
-        usd_per_month=usd_per_month(hour),
-        usd_per_million_tokens_mean=usd_per_million_tokens(hour, mean),
-        usd_per_million_tokens_peak=usd_per_million_tokens(hour, peak),
-        mean_tokens_per_s=mean,
-        peak_tokens_per_s=peak,
-    )
-
-
-def _token_rates(decision: Decision) -> tuple[float, float]:
-    """Return input + output tokens/s of the fleet: mean, and in the busiest evaluation window."""
-    traffic, needs = decision.demand.traffic, decision.case.needs
-    tokens = np.concatenate([[0.0], np.cumsum(traffic.input_tokens + traffic.output_tokens)])
-    mean = float(tokens[-1]) / traffic.span_s
-    window = min(decision.case.slo.evaluation_window_s, traffic.span_s)
-    edges = np.arange(0.0, traffic.span_s + 1e-9, window)
-    places = np.searchsorted(traffic.arrival_s, [*edges, np.inf])
-    sums = np.diff(tokens[places])[: max(1, int(traffic.span_s // window))]
-    return mean * needs.fleet_factor, float(sums.max()) / window * needs.fleet_factor

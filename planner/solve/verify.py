@@ -45,6 +45,15 @@ REAL_SHARE = 0.5  # of a deviation, above which it is the service and not the dr
 PRECISION = 1.01  # capacities are found to one percent
 
 
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Replays of a whole search, counted as they are made."""
+
+    replays: int = 0
+    stopped_early: int = 0  # of these: given up when a target was lost
+    requests: int = 0  # simulated or given up, all replays together
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """How a probe ended: given up because a target was lost, or with what every target got."""
@@ -77,6 +86,7 @@ class Trial:
     seed: int
     spread_s: float
     correlated: bool = False
+    tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     _verdicts: dict[tuple[float, int, Span], Verdict] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -158,7 +168,7 @@ class Trial:
         stop_when_lost: bool,
     ) -> Replay:
         names = {part.class_names[window.class_id] for window in judged}
-        return replay(
+        found = replay(
             part,
             self.cost,
             self.settings,
@@ -170,6 +180,10 @@ class Trial:
             stop_when_lost=stop_when_lost,
             use_cached_tokens=not len(part.block_ids) and bool(part.cached_tokens.any()),
         )
+        self.tally.replays += 1
+        self.tally.stopped_early += found.lost
+        self.tally.requests += len(part)
+        return found
 
     @property
     def burstier(self) -> Trial:
@@ -222,6 +236,8 @@ def trial_of(
     candidate: Candidate,
     cost: StepCost,
     cached: float,
+    *,
+    tally: Tally | None = None,
 ) -> Trial | None:
     """Return the trial of a candidate; None where replay does not know its engine or layout.
 
@@ -237,6 +253,8 @@ def trial_of(
         The configuration and its physics.
     cached
         Share of the reusable prefix that a replica's cache serves.
+    tally
+        Where the trial's replays are counted; by default of its own.
     """
     try:
         settings = SchedulerSettings.of(candidate.deployment, case.engine, candidate.memory)
@@ -251,6 +269,7 @@ def trial_of(
         settings=settings,
         seed=case.slo.seed,
         spread_s=copies_spread_s(traffic.burst_shares),
+        tally=tally or Tally(),
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.solve.plan import Count, Finding, Plan
+from planner.solve.plan import CostAtLoad, Count, Finding, Plan, Sharing
 
 HOSTILE = "a|b <img src=x onerror=alert(1)> `c` [d](javascript:e) **f**"
 LONG = "a-class-with-<&>\"'-and-more-than-40-characters-in-it"
@@ -19,7 +19,41 @@ def no_price(plan: Plan) -> Plan:
     cost = replace(plan.cost, price_source="", **unknown)
     others = tuple(replace(other, usd_per_hour=None) for other in plan.alternatives)
     search = tuple(replace(group, least_usd_per_hour=None) for group in plan.search)
-    return replace(plan, cost=cost, alternatives=others, search=search)
+    return replace(
+        plan,
+        cost=cost,
+        alternatives=others,
+        search=search,
+        sharing=_unpriced(plan),
+        cost_at_load=_at_load(plan),
+    )
+
+
+def _at_load(plan: Plan) -> CostAtLoad:
+    unknown = {"usd_per_hour": None, "usd_per_million_tokens_mean": None}
+    return replace(
+        plan.cost_at_load,
+        usd_per_million_tokens_p95=None,
+        usd_per_hour_by_price={},
+        classes=tuple(replace(each, **unknown) for each in plan.cost_at_load.classes),
+    )
+
+
+def _unpriced(plan: Plan) -> Sharing | None:
+    sharing = plan.sharing
+    if sharing is None:
+        return None
+    unknown = {"usd_per_hour": None, "least_usd_per_hour": None}
+    splits = tuple(
+        replace(
+            split,
+            least_gpus=5,
+            pools=tuple(replace(pool, least_gpus=3, **unknown) for pool in split.pools),
+            **unknown,
+        )
+        for split in sharing.splits
+    )
+    return replace(sharing, shared_usd_per_hour=None, splits=splits)
 
 
 def one_class(plan: Plan) -> Plan:

@@ -22,11 +22,15 @@ from planner.profile.types import (
 )
 from planner.solve.plan import (
     Alternative,
+    BatchCell,
+    BatchMap,
     BudgetRow,
     ChunkAnalysis,
     ChunkPoint,
+    ClassCost,
     Concurrency,
     Cost,
+    CostAtLoad,
     Count,
     Evidence,
     Finding,
@@ -34,10 +38,14 @@ from planner.solve.plan import (
     LatencyRow,
     Miss,
     Plan,
+    Pool,
     Provenance,
     ReplicaTerms,
     SearchGroup,
+    SearchTotals,
     Sensitivity,
+    Sharing,
+    Split,
     Surge,
 )
 from planner.spec.deployment import Deployment
@@ -392,9 +400,87 @@ def group(
         kv_cache_dtype="bf16",
         candidates=128,
         dropped=dropped,
+        replayed=0 if outcome in ("does_not_fit", "no_cheaper_at_best") else 16,
         least_gpus=gpus,
         least_usd_per_hour=None if gpus is None else 2.01 * gpus,
         outcome=outcome,
+    )
+
+
+def pool(name: str, least: float, replicas: int | None = None) -> Pool:
+    return Pool(
+        classes=(name,),
+        deployment=None if replicas is None else DEPLOYMENT,
+        replicas=replicas,
+        gpus=replicas,
+        usd_per_hour=None if replicas is None else 2.01 * replicas,
+        least_gpus=None,
+        least_usd_per_hour=least,
+    )
+
+
+def cell(budget: int, seqs: int, ttft_s: float, gap_s: float, **changes: object) -> BatchCell:
+    base = BatchCell(
+        max_num_batched_tokens=budget,
+        max_num_seqs=seqs,
+        holds=ttft_s <= 2.0 and gap_s <= 0.05,
+        stable=True,
+        ttft_s=ttft_s,
+        gap_s=gap_s,
+        limit="chat ttft_s p99 ≤ 2 s" if ttft_s > 2.0 else "chat tpot_s p99 ≤ 0.05 s",
+        replicas=7,
+        replay_holds=None,
+    )
+    return replace(base, **changes)
+
+
+def batch_map() -> BatchMap:
+    return BatchMap(
+        load=3.67,
+        ttft_target="chat ttft_s p99 ≤ 2 s",
+        gap_target="chat tpot_s p99 ≤ 0.05 s",
+        cells=(
+            cell(512, 128, math.nan, 0.021, stable=False, limit="stability", replicas=19),
+            cell(512, 256, math.nan, 0.021, stable=False, limit="stability", replicas=19),
+            cell(1536, 128, 1.31, 0.041, replay_holds=True),
+            cell(1536, 256, 1.22, 0.0468, replay_holds=True),
+            cell(8192, 128, 0.92, 0.071, replicas=11),
+            cell(8192, 256, 0.88, 0.075, replicas=None, replay_holds=False),
+        ),
+        bounds={
+            "smaller_budget": "stability at 512/256",
+            "larger_budget": "chat tpot_s p99 ≤ 0.05 s at 8192/256",
+            "fewer_seqs": "",
+            "more_seqs": "",
+        },
+    )
+
+
+def class_cost(name: str, share: float) -> ClassCost:
+    return ClassCost(
+        class_name=name,
+        gpu_time_share=share,
+        mean_tokens_per_s=80_000.0,
+        usd_per_hour=share * 14.07,
+        usd_per_million_tokens_mean=share * 14.07 * 1e6 / 3600 / 80_000.0,
+    )
+
+
+def sharing() -> Sharing:
+    return Sharing(
+        shared_gpus=7,
+        shared_usd_per_hour=14.07,
+        splits=(
+            Split(
+                pools=(pool("chat", 6.03, 4), pool("rag", 4.02, 4)),
+                outcome="no_cheaper",
+                gpus=8,
+                usd_per_hour=16.08,
+                least_gpus=None,
+                least_usd_per_hour=10.05,
+            ),
+        ),
+        cheapest=None,
     )
 
 
@@ -567,6 +653,14 @@ def example(**changes: object) -> Plan:
             mean_tokens_per_s=14.07 / 0.024 * 1e6 / 3600,
             peak_tokens_per_s=14.07 / 0.0105 * 1e6 / 3600,
         ),
+        cost_at_load=CostAtLoad(
+            p95_tokens_per_s=320_000.0,
+            usd_per_million_tokens_p95=14.07 * 1e6 / 3600 / 320_000.0,
+            usd_per_hour_by_price={"low": 10.5, "typical": 14.07},
+            classes=(class_cost("chat", 0.7), class_cost("code", 0.3)),
+            tdp_kw=4.9,
+            kwh_per_million_tokens_mean=0.0083,
+        ),
         verified="closed_form",
         latency=(
             row("chat", "ttft_s", 99, 2.0, 1.42),
@@ -575,6 +669,7 @@ def example(**changes: object) -> Plan:
             row("code", "e2e_s", 95, 20.0, 9.3, requests_in_window=1_012, merged_windows=2),
             row("batch", "e2e_s", 90, 120.0, 38.0, worst_window="Wed 2026-10-14 21:00"),
         ),
+        batch_map=batch_map(),
         chunk=ChunkAnalysis(
             decode_seqs=D,
             context_tokens=S,
@@ -706,6 +801,16 @@ def example(**changes: object) -> Plan:
             group(2, "no_cheaper_at_best", 8, dropped=96),
             group(8, "does_not_fit", None, dropped=128),
         ),
+        search_totals=SearchTotals(
+            enumerated=512,
+            fit=288,
+            could_be_cheaper=256,
+            replayed=32,
+            replays=611,
+            stopped_early=214,
+            requests=31_400_000,
+        ),
+        sharing=sharing(),
         evidence=(
             Evidence(
                 quantity="step time",

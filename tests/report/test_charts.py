@@ -112,3 +112,19 @@ def test_ticks_cover_the_axis():
 def test_a_name_is_cut_in_its_middle():
     assert shorten("short") == "short"
     assert len(shorten("x" * 40)) == 30
+
+
+def test_the_map_shows_every_pair_with_what_it_misses(example):
+    plan = example()
+    text = figures(plan)["batch_map.svg"]
+    root = ET.fromstring(text)
+    words = [element.text for element in root.iter(f"{SVG}text")]
+    for cell in plan.batch_map.cells:
+        count = "none" if cell.replicas is None else str(cell.replicas)
+        assert any((word or "").split(" ")[0] == count for word in words)
+    # One rectangle a cell, one for the page, six in the legend, and the chosen pair's outline.
+    assert len(list(root.iter(f"{SVG}rect"))) == len(plan.batch_map.cells) + 1 + 6 + 1
+    assert text.count('class="fill-grey"') == 2 + 1
+    assert text.count('class="fill-green"') == 2 + 1
+    assert "C* + D" in words
+    assert "batch_map.svg" not in figures(replace(plan, batch_map=None))

@@ -306,10 +306,15 @@ def test_the_load_test_holds_a_percentile_against_the_tightest_class(example):
 
 def test_the_search_table_says_why_each_group_fell(example):
     text = section(report(example()), 6)
-    assert "| h100-sxm | TP2 | bf16 | bf16 | 128 | 96 | 8 | $16.08/h | no cheaper even if" in text
     assert (
-        "| h100-sxm | TP8 | bf16 | bf16 | 128 | 128 | n/a | n/a | does not fit in memory |" in text
+        "| h100-sxm | TP2 | bf16 | bf16 | 128 | 96 | 0 | 8 | $16.08/h | no cheaper even if" in text
     )
+    assert (
+        "| h100-sxm | TP8 | bf16 | bf16 | 128 | 128 | 0 | n/a | n/a | does not fit in memory |"
+        in text
+    )
+    assert "512 configurations: 288 fit in memory" in text
+    assert "took 611 replays" in text
 
 
 def test_every_target_whose_band_reaches_beyond_its_limit_is_in_the_first_paragraph(example):

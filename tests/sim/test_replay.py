@@ -293,6 +293,18 @@ def test_copies_do_not_pile_up_where_the_displacement_exceeds_the_trace(spread_s
     assert counts.max() / counts.mean() < 1.05
 
 
+def test_copies_of_a_short_trace_pile_up_at_neither_end():
+    """Displaced by half an hour either way, twenty minutes of even traffic stay even."""
+    n = 20_000
+    even = replace(busy_trace(n), arrival_s=np.linspace(0.0, 1200.0, n))
+    more = scale(even, 4.0, seed=3, spread_s=3600.0)
+    counts = np.histogram(more.arrival_s, np.linspace(0.0, 1200.0, 21))[0]
+    # 4,000 a minute; the draw of three copies leaves a deviation of about √3,000 = 55.
+    assert counts == pytest.approx(np.full(20, 4.0 * n / 20), abs=5 * 55)
+    assert more.arrival_s.min() >= 0.0
+    assert more.arrival_s.max() <= 1200.0
+
+
 def test_scaled_traces_keep_block_ids_with_their_requests():
     n = 50
     rng = np.random.default_rng(0)

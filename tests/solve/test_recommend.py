@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from solve_cases import LLAMA_8B, LLAMA_70B, poisson, requests_of, slo_of
 
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, StoppedError
 from planner.ingest.load import load_trace
 from planner.report.codec import dumps, plan_to_dict, schema_problems
 from planner.solve.findings import FINDINGS, finding
@@ -335,3 +335,68 @@ def test_one_h100_carries_the_conversation_trace_with_an_8b_model(make_case, con
     # Another simulator: TPOT about 8.5 ms, TTFT 45 to 75 ms on average at this rate.
     assert 0.008 < rows["tpot_s"].worst_s < 0.02
     assert 0.08 < rows["ttft_s"].worst_s < 0.3
+
+
+def test_a_stopped_search_says_the_best_so_far(make_case, traffic):
+    case = make_case(traffic, slo_of(*TARGETS, sample_rate=0.1))
+
+    def stopping_at(stage):
+        def progress(message):
+            if message == stage:
+                raise KeyboardInterrupt
+
+        return progress
+
+    with pytest.raises(StoppedError, match="before any configuration was replayed"):
+        solve(case, CONTEXT, stopping_at("searching for the cheapest that holds"))
+    final = solve(case, CONTEXT)
+    with pytest.raises(StoppedError, match="UNFINISHED, nothing written") as stopped:
+        solve(case, CONTEXT, stopping_at("explaining"))
+    assert stopped.value.exit_code == 130
+    assert f"{final.gpus.value} × {final.deployment.gpu}" in str(stopped.value)
+    assert "vllm serve" in str(stopped.value)
+
+
+def test_the_totals_count_every_replay(plan):
+    totals, groups = plan.search_totals, plan.search
+    assert totals.enumerated == sum(group.candidates for group in groups)
+    assert totals.fit == totals.enumerated - sum(group.dropped for group in groups)
+    assert totals.replayed == sum(group.replayed for group in groups)
+    assert 1 <= totals.replayed <= totals.could_be_cheaper <= totals.fit
+    assert totals.replayed <= totals.replays
+    assert totals.stopped_early < totals.replays
+    # Each replay sees some of the grown traffic of one window: 54,000 requests in all of it.
+    assert 0 < totals.requests < 60_000 * 1.3 * totals.replays
+
+
+def test_the_cost_at_the_real_load_adds_up(plan, traffic):
+    cost, load = plan.cost, plan.cost_at_load
+    assert sum(row.gpu_time_share for row in load.classes) == pytest.approx(1.0)
+    assert sum(row.usd_per_hour for row in load.classes) == pytest.approx(cost.usd_per_hour)
+    assert sum(row.mean_tokens_per_s for row in load.classes) == pytest.approx(
+        cost.mean_tokens_per_s
+    )
+    assert load.p95_tokens_per_s <= cost.peak_tokens_per_s
+    assert load.usd_per_hour_by_price["typical"] == pytest.approx(cost.usd_per_hour)
+    assert load.tdp_kw == pytest.approx(0.7 * plan.gpus.value)  # an H100 SXM is a 700 W part
+    per_hour = cost.mean_tokens_per_s * 3600 / 1e6
+    assert load.kwh_per_million_tokens_mean == pytest.approx(load.tdp_kw / per_hour)
+
+
+def test_answers_cost_a_class_more_than_prompts(make_case):
+    """Two classes with the same tokens: the one that writes takes more GPU time."""
+    arrival = np.sort(np.random.default_rng(4).uniform(0.0, 900.0, 6000))
+    which = np.arange(6000) % 2
+    requests = requests_of(
+        arrival,
+        np.where(which, 200, 800),
+        np.where(which, 800, 200),
+        class_id=which,
+        class_names=("reads", "writes"),
+    )
+    targets = (Target(metric="tpot_s", percentile=99, limit_s=0.05),)
+    classes = tuple(WorkloadClass(name=name, targets=targets) for name in requests.class_names)
+    made = solve(make_case(requests, replace(slo_of(*TARGETS), classes=classes)), CONTEXT)
+    reads, writes = made.cost_at_load.classes
+    assert reads.mean_tokens_per_s == pytest.approx(writes.mean_tokens_per_s)
+    assert writes.gpu_time_share > reads.gpu_time_share

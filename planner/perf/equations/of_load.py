@@ -188,4 +188,13 @@ COST = (
         usd_hour=3.6,
         tokens_per_s=1000,
     ),
+    eq(
+        c.kwh_per_million_tokens,
+        "kWh/Mtok",
+        "kWh",
+        "10⁶·{power_kw}/(3600·{tokens_per_s})",
+        1.0,
+        power_kw=7.2,
+        tokens_per_s=2000,
+    ),
 )

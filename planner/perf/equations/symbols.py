@@ -125,6 +125,7 @@ held_mean|μ|tokens|mean KV tokens one holds
 held_std|σ|tokens|standard deviation of the same
 z|z|1|standard deviations of margin
 mean_held_total|H|tokens|mean KV tokens held by all
+power_kw|P|kW|power of the GPUs
 prefill_tokens_per_s|s|tokens/s|prefill rate
 usd_per_gpu_hour|p|$/h|price of a GPU
 usd_hour|p|$/h|price of the fleet
