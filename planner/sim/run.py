@@ -198,7 +198,7 @@ def run_independent(
 
     Return the final state of each replica that ran.
     """
-    advance = sglang.advance if settings.policy == "sglang" else vllm_v1.advance
+    advance = sglang.run if settings.policy == "sglang" else vllm_v1.run
     done = []
     for head in chain(requests, replica_of, replicas):
         alone = new_fleet(

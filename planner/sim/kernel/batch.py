@@ -158,7 +158,7 @@ def judge(w: World, number: int, first: bool) -> None:
                 w.st.lost = 1
 
 
-@part
+@rare
 def retire(w: World, slot: int) -> None:
     """Let a finished request go: its last token was never computed."""
     request = w.requests[w.slots[slot].request]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.sim.by_reference import refer
 from planner.sim.jit import entry, inlined, part
 from planner.sim.kernel import vllm_v1
 from planner.sim.kernel.world import World
@@ -105,7 +106,7 @@ def run_least_loaded(
         choice = 0
         for k in range(replicas):
             r = (chosen + 1 + k) % replicas
-            w = replica(f, r)
+            w = refer(replica(f, r))
             vllm_v1.advance(w, at_s)
             if w.st.lost == 1 or w.st.fault > 0:
                 return
@@ -114,11 +115,11 @@ def run_least_loaded(
                 fewest = load
                 choice = r
         chosen = choice
-        append(replica(f, choice), tails[choice], number)
+        append(refer(replica(f, choice)), tails[choice], number)
         tails[choice] = number
         assigned[choice] += 1
         replica_of[number] = choice
     for r in range(replicas):
-        vllm_v1.advance(replica(f, r), np.inf)
+        vllm_v1.advance(refer(replica(f, r)), np.inf)
         if f.states[r].lost == 1 or f.states[r].fault > 0:
             return

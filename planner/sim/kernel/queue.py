@@ -6,7 +6,7 @@ by arrival.
 
 from __future__ import annotations
 
-from planner.sim.jit import part
+from planner.sim.jit import part, rare
 from planner.sim.kernel import batch, ledger, prefix
 from planner.sim.kernel.world import World
 
@@ -108,7 +108,7 @@ def take_head(w: World, cached: int) -> int:
     return slot
 
 
-@part
+@rare
 def admit(w: World, budget: int) -> None:
     """Admit from the head of the queue while budget, slots and blocks last."""
     st = w.st

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
 from planner.sim.kernel import batch, ledger, meter, prefix, queue, vllm_v1
 from planner.sim.kernel.debug import conservation_fault
@@ -268,8 +269,9 @@ def next_event(w: World, until_s: float) -> bool:
 
 
 @entry
-def advance(w: World, until_s: float) -> None:
+def run(world: World, until_s: float) -> None:
     """Run every step that starts before `until_s`; stop early when a probe is lost."""
+    w = refer(world)
     st = w.st
     while st.lost == 0 and st.fault == 0 and next_event(w, until_s):
         if st.debug == 1:

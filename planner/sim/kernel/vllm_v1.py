@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
 from planner.sim.kernel import batch, clock, ledger, meter, prefix, queue
 from planner.sim.kernel.debug import conservation_fault
@@ -226,7 +227,7 @@ def one_step(w: World) -> bool:
     return True
 
 
-@part
+@rare
 def prefill_step(w: World) -> None:
     """Time one step of whole prompts alone, as many as budget, slots and blocks take."""
     batch.clear_batch(w)
@@ -295,7 +296,7 @@ def next_event(w: World, until_s: float) -> bool:
     return True
 
 
-@entry
+@rare
 def advance(w: World, until_s: float) -> None:
     """Run every step that starts before `until_s`; stop early when a probe is lost."""
     st = w.st
@@ -304,3 +305,9 @@ def advance(w: World, until_s: float) -> None:
     while st.lost == 0 and st.fault == 0 and next_event(w, until_s):
         if st.debug == 1:
             st.fault = conservation_fault(w)
+
+
+@entry
+def run(w: World, until_s: float) -> None:
+    """Run every step that starts before `until_s`; stop early when a probe is lost."""
+    advance(refer(w), until_s)
