@@ -11,7 +11,8 @@ import numpy as np
 
 from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
-from planner.sim.replay import REASONS, Replay
+from planner.sim.refusals import REASONS
+from planner.sim.replay import Replay
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

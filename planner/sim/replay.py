@@ -9,16 +9,15 @@ the replicas and is not judged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
-from planner.sim import run
+from planner.sim import loop, run
 from planner.sim.blocks import NO_PREFIXES, has_ids, prefixes
 from planner.sim.kernel import world
 from planner.sim.metrics import (
@@ -27,6 +26,7 @@ from planner.sim.metrics import (
     distribution,
     gap_distribution,
 )
+from planner.sim.refusals import REASONS, refuse, rejections
 from planner.sim.routing import ROUTINGS, assign
 from planner.sim.rows import latencies, request_records, spread, stated_hits
 from planner.sim.series import Series, cut_points, series
@@ -40,14 +40,6 @@ from planner.sim.targets import (
     window_of,
 )
 from planner.spec.slo import WorkloadClass
-
-REASONS = (
-    "",
-    "prompt + output exceed max_model_len",
-    "prompt + output exceed the KV cache",
-    "no prompt or no output tokens",
-)
-TOO_LONG_FOR_MODEL, TOO_LONG_FOR_KV, NO_TOKENS = 1, 2, 3
 
 Floats = NDArray[np.float64]
 
@@ -168,6 +160,8 @@ def replay(
     stop_when_lost: bool = False,
     bin_s: float = 60.0,
     use_cached_tokens: bool = False,
+    follow_sessions: bool = False,
+    concurrency: int | None = None,
     debug: bool = False,
 ) -> Replay:
     """Replay every request of a trace through `replicas` equal replicas.
@@ -196,39 +190,61 @@ def replay(
         Take each request's `cached_tokens` as found in the prefix cache (whole blocks; nothing is
         ever evicted, every request holds its own copy). Otherwise the trace's block ids go through
         each replica's prefix cache, if the settings enable it and the trace has ids.
+    follow_sessions
+        A session's next turn waits for the end of the last (see `planner.sim.loop`), and goes to
+        the same replica.
+    concurrency
+        Clients of a closed loop, spread evenly over the replicas. The trace's arrivals are
+        ignored: each client sends the next request of the trace when its last one has ended.
     debug
         Check the conservation laws after every event.
 
     Raises
     ------
     InputError
-        The settings' policy is not replayed behind this routing.
+        The settings' policy is not replayed behind this routing, nor are arrivals that follow ends
+        behind least_loaded.
     """
     if routing not in ROUTINGS:
         raise ValueError(f"routing {routing!r} is not one of {ROUTINGS}")
-    if routing == "least_loaded" and settings.policy == "sglang":
-        hint = "take random or round_robin routing"
-        raise InputError(Problem(message="replay routes least_loaded for vllm alone", hint=hint))
+    refuse(settings, routing, follow_sessions=follow_sessions, concurrency=concurrency)
+    if concurrency is not None:  # all clients start together
+        requests = replace(requests, arrival_s=np.zeros(len(requests)))
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
-    measures = _measures(requests, rules, bin_s, stop_when_lost=stop_when_lost)
+    measures = _measures(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
     owner = assign(len(served), replicas, routing, seed)
+    if follow_sessions:
+        owner = loop.session_owner(requests, served, owner)
     by_owner = np.argsort(owner, kind="stable")
     served, owner = served[by_owner], owner[by_owner]
     hits = (
         stated_hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)
     )
     rows = request_records(requests, served, rules.window, hits)
+    follows = loop.OPEN
+    if follow_sessions:
+        follows = loop.sessions(requests, served)
+    elif concurrency is not None:
+        follows = loop.clients(owner, replicas, concurrency)
     states = world.records(0, world.STATE)
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
-        runner = run.run_least_loaded if routing == "least_loaded" else run.run_independent
         exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
         shared = prefixes(requests, served, settings) if exact else NO_PREFIXES
+        runner = run.run_least_loaded if routing == "least_loaded" else run.run_independent
         states = runner(
-            rows, owner, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
+            rows,
+            owner,
+            settings,
+            cost,
+            measures,
+            replicas=replicas,
+            debug=debug,
+            shared=shared,
+            loop=follows,
         )
         lost = bool(states.lost.any())
     times = latencies(requests, served, rows, cost.frontend_s)
@@ -236,7 +252,7 @@ def replay(
     return Replay(
         class_names=requests.class_names,
         class_id=requests.class_id,
-        arrival_s=requests.arrival_s,
+        arrival_s=_arrivals(requests, served, rows),
         input_tokens=requests.input_tokens,
         ttft_s=times[world.TTFT],
         tpot_s=times[world.TPOT],
@@ -256,22 +272,27 @@ def replay(
     )
 
 
-def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.int8]:
-    """Return why each request is turned away (index into REASONS), 0 for the served.
+def _arrivals(requests: Requests, served: NDArray[np.int64], rows: Any) -> Floats:  # noqa: ANN401
+    """Return when each request arrived: what waited for another may have come later."""
+    arrival: Floats = requests.arrival_s.copy()
+    arrival[served] = rows.arrival_s
+    return arrival
 
-    The engine refuses prompt + output beyond max_model_len. The KV cache must hold all but the
-    last token, or the request could never finish.
-    """
-    total = requests.input_tokens + requests.output_tokens
-    found = np.zeros(len(requests), np.int8)
-    found[total - 1 > settings.usable_tokens] = TOO_LONG_FOR_KV
-    found[total > settings.max_model_len] = TOO_LONG_FOR_MODEL
-    found[(requests.input_tokens < 1) | (requests.output_tokens < 1)] = NO_TOKENS
-    return found
+
+def _ranks(class_names: Sequence[str], classes: Sequence[WorkloadClass]) -> NDArray[np.int64]:
+    """Return the order of the classes' priorities, equal for equal ones; 0 is served first."""
+    priority = {each.name: each.priority for each in classes}
+    each = np.array([priority.get(name, 0) for name in class_names], np.int64)
+    return np.unique(each, return_inverse=True)[1].astype(np.int64)
 
 
 def _measures(
-    requests: Requests, rules: Judging, bin_s: float, *, stop_when_lost: bool
+    requests: Requests,
+    rules: Judging,
+    classes: Sequence[WorkloadClass],
+    bin_s: float,
+    *,
+    stop_when_lost: bool,
 ) -> run.Gauge:
     cuts = cut_points(requests, rules.edges, bin_s)
     starts = np.insert(cuts, 0, -np.inf)
@@ -280,6 +301,7 @@ def _measures(
         np.stack([window_of(starts, own) for own in rules.edges], axis=1),
         windows=rules.allowed.shape[1],
         targets=[(k.class_id, k.metric, k.target.limit_s) for k in rules.targets],
+        rank=_ranks(requests.class_names, classes),
     )
     measures.tally[:] = rules.allowed
     if not stop_when_lost:

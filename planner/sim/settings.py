@@ -9,7 +9,16 @@ from planner.perf.memory_types import MemoryBudget
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 
-POLICIES = ("vllm_v1", "vllm_v0", "sglang", "orca", "sarathi", "sarathi_serve")
+POLICIES = (
+    "vllm_v1",
+    "vllm_v0",
+    "sglang",
+    "orca",
+    "sarathi",
+    "sarathi_serve",
+    "dynamic_splitfuse",
+)
+SCHEDULING_POLICIES = ("fcfs", "priority")
 ADMISSIONS = ("chunk", "full_sequence", "reserved_output")
 NULL_BLOCKS = 1  # vLLM keeps block 0 for padding
 MAX_SLOTS = 1 << 14  # what the kernel's packed heap entries can address
@@ -34,7 +43,13 @@ class SchedulerSettings:
     Other policies: "vllm_v0" runs whole prompts in steps of their own, before any decode;
     "orca" mixes whole prompts with decodes; "sarathi" adds one chunk to all decodes; both reserve
     one block of max_model_len for a request. "sarathi_serve" takes decodes, then chunks, with the
-    whole prompt's blocks from the start.
+    whole prompt's blocks from the start. "dynamic_splitfuse" (DeepSpeed-FastGen) takes decodes,
+    then cuts and joins prompts to fill max_num_batched_tokens exactly, which is vllm_v1's step; a
+    prompt starts when all of it fits. Where decodes find no block its engine stalls and may start
+    over; here the last admitted is recomputed.
+
+    `scheduling_policy` "priority" is vLLM's: the waiting are admitted by (priority, arrival), and
+    of the running the last in that order is preempted. Lower priorities are more urgent.
     """
 
     max_num_batched_tokens: int
@@ -49,6 +64,7 @@ class SchedulerSettings:
     enable_prefix_caching: bool = False
     max_prefill_tokens: int = 16_384
     schedule_conservativeness: float = 1.0
+    scheduling_policy: str = "fcfs"
 
     def __post_init__(self) -> None:
         """Refuse settings with which the engine would not start."""
@@ -56,8 +72,13 @@ class SchedulerSettings:
             raise ValueError(f"policy {self.policy!r} is not one of {POLICIES}")
         if self.admission not in ADMISSIONS:
             raise ValueError(f"admission {self.admission!r} is not one of {ADMISSIONS}")
+        if self.scheduling_policy not in SCHEDULING_POLICIES:
+            raise ValueError(
+                f"scheduling_policy {self.scheduling_policy!r} is not one of {SCHEDULING_POLICIES}"
+            )
         self._refuse_sizes()
         self._refuse_combinations()
+        self._refuse_orders()
 
     def _refuse_sizes(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -83,6 +104,14 @@ class SchedulerSettings:
             raise ValueError("the prefix cache is replayed for vllm_v1")
         if self.policy != "vllm_v1" and self.long_prefill_token_threshold:
             raise ValueError("long_prefill_token_threshold is vllm_v1's")
+
+    def _refuse_orders(self) -> None:
+        if self.policy == "dynamic_splitfuse" and self.admission != "full_sequence":
+            raise ValueError("dynamic_splitfuse admits by full_sequence")
+        if self.scheduling_policy == "priority" and self.policy != "vllm_v1":
+            raise ValueError("scheduling_policy priority is vllm_v1's")
+        if self.scheduling_policy == "priority" and self.enable_prefix_caching:
+            raise ValueError("the prefix cache is replayed for scheduling_policy fcfs")
 
     @classmethod
     def of(cls, deployment: Deployment, engine: Engine, memory: MemoryBudget) -> SchedulerSettings:

@@ -17,7 +17,8 @@ from planner.sim import run
 from planner.sim.kernel import clock
 from planner.sim.load import scale, subset, thin
 from planner.sim.metrics import needed, percentile_of
-from planner.sim.replay import REASONS, replay
+from planner.sim.refusals import REASONS
+from planner.sim.replay import replay
 from planner.sim.routing import uniforms
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of, window_of

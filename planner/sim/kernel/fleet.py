@@ -26,6 +26,10 @@ class Fleet(NamedTuple):
     heap: NDArray[np.int64]
     cross_heap: NDArray[np.int64]
     resume: Any
+    waiting: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    turns: Any
+    releases: NDArray[np.int64]
     prefix: Any
     ids: NDArray[np.int32]
     nodes: Any
@@ -51,6 +55,10 @@ def member(f: Fleet, r: int) -> World:
         f.heap[r],
         f.cross_heap[r],
         f.resume,
+        f.waiting[r],
+        f.rank,
+        f.turns,
+        f.releases,
         f.prefix,
         f.ids,
         f.nodes[r],

@@ -1,0 +1,107 @@
+"""Requests that arrive because another one ended: a session's next turn, a client's next request.
+
+They wait by their arrival in a heap and enter the replica's list of requests, which is sorted by
+arrival, when they are next: behind everything that has arrived before them.
+"""
+
+from __future__ import annotations
+
+from planner.sim.jit import part, rare
+from planner.sim.kernel.world import World
+
+
+@part
+def is_earlier(w: World, a: int, b: int) -> bool:
+    """Return whether request `a` arrives before request `b`; ties go by their numbers."""
+    if w.requests[a].arrival_s == w.requests[b].arrival_s:
+        return a < b
+    return bool(w.requests[a].arrival_s < w.requests[b].arrival_s)
+
+
+@rare
+def push(w: World, number: int) -> None:
+    """Put a request whose arrival is known into the heap."""
+    st = w.st
+    child = int(st.released)
+    while child > 0:
+        parent = (child - 1) >> 1
+        if is_earlier(w, w.releases[parent], number):
+            break
+        w.releases[child] = w.releases[parent]
+        child = parent
+    w.releases[child] = number
+    st.released += 1
+
+
+@rare
+def pop(w: World) -> int:
+    """Take the request that arrives first out of the heap."""
+    st = w.st
+    first = int(w.releases[0])
+    st.released -= 1
+    number = w.releases[st.released]
+    hole = 0
+    child = 1
+    while child < st.released:
+        if child + 1 < st.released and is_earlier(w, w.releases[child + 1], w.releases[child]):
+            child += 1
+        if is_earlier(w, number, w.releases[child]):
+            break
+        w.releases[hole] = w.releases[child]
+        hole = child
+        child = 2 * hole + 1
+    w.releases[hole] = number
+    return first
+
+
+@rare
+def follow_up(w: World, number: int) -> None:
+    """Let the request arrive that waited for the end of request `number`, which is now.
+
+    The client has its last token `frontend_s` later. A session's turn waits for the one before it;
+    a client takes the next request in line.
+    """
+    st = w.st
+    following = w.turns[number].following
+    if st.clients > 0:
+        following = st.line
+        if following >= 0:
+            st.line = w.turns[following].following
+    if following < 0:
+        return
+    turn = w.turns[following]
+    ready_s = st.now + st.frontend_s + turn.think_s
+    w.requests[following].arrival_s = max(turn.earliest_s, ready_s)
+    push(w, following)
+
+
+@rare
+def take_in(w: World) -> None:
+    """List the released requests that have arrived, and the one that is the next to arrive."""
+    st = w.st
+    while st.released > 0:
+        arrival_s = w.requests[w.releases[0]].arrival_s
+        known_s = min(arrival_s, st.visible)
+        before = st.arrived
+        after = w.requests[before].following if before >= 0 else st.head
+        while after >= 0 and w.requests[after].arrival_s <= known_s:
+            before = after
+            after = w.requests[before].following
+        st.arrived = before
+        if after >= 0 and w.requests[after].arrival_s <= arrival_s:
+            return
+        number = pop(w)
+        w.requests[number].following = after
+        if before >= 0:
+            w.requests[before].following = number
+        else:
+            st.head = number
+
+
+@part
+def leave_list(w: World) -> None:
+    """Take the first request off the list."""
+    st = w.st
+    if st.arrived == st.head:
+        st.arrived = -1
+    st.head = w.requests[st.head].following
