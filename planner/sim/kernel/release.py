@@ -34,10 +34,9 @@ def push(w: World, number: int) -> None:
 
 
 @rare
-def pop(w: World) -> int:
+def pop(w: World) -> None:
     """Take the request that arrives first out of the heap."""
     st = w.st
-    first = int(w.releases[0])
     st.released -= 1
     number = w.releases[st.released]
     hole = 0
@@ -51,7 +50,6 @@ def pop(w: World) -> int:
         hole = child
         child = 2 * hole + 1
     w.releases[hole] = number
-    return first
 
 
 @rare
@@ -80,17 +78,15 @@ def take_in(w: World) -> None:
     """List the released requests that have arrived, and the one that is the next to arrive."""
     st = w.st
     while st.released > 0:
-        arrival_s = w.requests[w.releases[0]].arrival_s
-        known_s = min(arrival_s, st.visible)
+        number = int(w.releases[0])
         before = st.arrived
         after = w.requests[before].following if before >= 0 else st.head
-        while after >= 0 and w.requests[after].arrival_s <= known_s:
-            before = after
+        while after >= 0 and is_earlier(w, after, number):
+            if w.requests[after].arrival_s > st.visible:
+                return
+            st.arrived = before = after
             after = w.requests[before].following
-        st.arrived = before
-        if after >= 0 and w.requests[after].arrival_s <= arrival_s:
-            return
-        number = pop(w)
+        pop(w)
         w.requests[number].following = after
         if before >= 0:
             w.requests[before].following = number
