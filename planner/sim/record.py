@@ -85,7 +85,7 @@ def write_requests(requests: Requests, replay: Replay, path: Path) -> None:
     names = np.array(requests.class_names)
     table = pl.DataFrame(
         {
-            "arrival_s": requests.arrival_s,
+            "arrival_s": replay.arrival_s,
             "class": names[requests.class_id],
             "input_tokens": requests.input_tokens,
             "output_tokens": requests.output_tokens,

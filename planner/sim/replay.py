@@ -20,6 +20,7 @@ from planner.perf.step_cost import StepCost
 from planner.sim import loop, run
 from planner.sim.blocks import NO_PREFIXES, has_ids, prefixes
 from planner.sim.kernel import world
+from planner.sim.measuring import Totals, gauge, last_s, totals
 from planner.sim.metrics import (
     Distribution,
     TargetResult,
@@ -29,15 +30,12 @@ from planner.sim.metrics import (
 from planner.sim.refusals import REASONS, refuse, rejections
 from planner.sim.routing import ROUTINGS, assign
 from planner.sim.rows import latencies, request_records, spread, stated_hits
-from planner.sim.series import Series, cut_points, series
+from planner.sim.series import Series, series
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import (
     EVERYTHING,
-    UNLIMITED,
-    Judging,
     judging,
     results,
-    window_of,
 )
 from planner.spec.slo import WorkloadClass
 
@@ -57,22 +55,6 @@ class ClassResult:
     tpot_s: Distribution
     itl_s: Distribution
     e2e_s: Distribution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Counts and means over all replicas and the whole replay, drain included."""
-
-    events: int  # what the simulator handled one by one; a run of equal steps is one
-    steps: int
-    preemptions: int
-    recomputed_tokens: int  # computed once, lost to preemption
-    hit_tokens: int  # prompt tokens found in the prefix cache when first scheduled
-    kv_use_mean: float  # share of KV blocks held while a replica is busy
-    kv_use_max: float
-    busy: float  # share of the span in which a replica runs steps
-    queue_mean: float  # requests that wait to be scheduled first, per replica
-    span_s: float  # first arrival to last step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -213,7 +195,7 @@ def replay(
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
-    measures = _measures(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
+    measures = gauge(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
     owner = assign(len(served), replicas, routing, seed)
     if follow_sessions:
@@ -265,8 +247,8 @@ def replay(
         routing=routing,
         seed=seed,
         lost=lost,
-        totals=_totals(rows, states, measures, settings, replicas),
-        series=series(measures.bins, _last(states), replicas, settings.num_blocks),
+        totals=totals(rows, states, measures, settings, replicas),
+        series=series(measures.bins, last_s(states), replicas, settings.num_blocks),
         gaps=measures.gaps,
         targets=targets,
     )
@@ -277,63 +259,3 @@ def _arrivals(requests: Requests, served: NDArray[np.int64], rows: Any) -> Float
     arrival: Floats = requests.arrival_s.copy()
     arrival[served] = rows.arrival_s
     return arrival
-
-
-def _ranks(class_names: Sequence[str], classes: Sequence[WorkloadClass]) -> NDArray[np.int64]:
-    """Return the order of the classes' priorities, equal for equal ones; 0 is served first."""
-    priority = {each.name: each.priority for each in classes}
-    each = np.array([priority.get(name, 0) for name in class_names], np.int64)
-    return np.unique(each, return_inverse=True)[1].astype(np.int64)
-
-
-def _measures(
-    requests: Requests,
-    rules: Judging,
-    classes: Sequence[WorkloadClass],
-    bin_s: float,
-    *,
-    stop_when_lost: bool,
-) -> run.Gauge:
-    cuts = cut_points(requests, rules.edges, bin_s)
-    starts = np.insert(cuts, 0, -np.inf)
-    measures = run.gauge(
-        np.append(cuts, np.inf),
-        np.stack([window_of(starts, own) for own in rules.edges], axis=1),
-        windows=rules.allowed.shape[1],
-        targets=[(k.class_id, k.metric, k.target.limit_s) for k in rules.targets],
-        rank=_ranks(requests.class_names, classes),
-    )
-    measures.tally[:] = rules.allowed
-    if not stop_when_lost:
-        measures.tally[measures.targets.metric != world.ITL] = UNLIMITED
-    return measures
-
-
-def _last(states: Any) -> float:  # noqa: ANN401 - records
-    """Return when the last replica fell idle."""
-    return float(states.now.max(initial=-np.inf))
-
-
-def _totals(
-    rows: Any,  # noqa: ANN401 - records
-    states: Any,  # noqa: ANN401 - records
-    measures: run.Gauge,
-    settings: SchedulerSettings,
-    replicas: int,
-) -> Totals:
-    span = _last(states) - float(rows.arrival_s.min()) if len(rows) and len(states) else 0.0
-    held, busy = float(measures.bins.used_block_s.sum()), float(measures.bins.busy_s.sum())
-    waited = float(np.nansum(rows.scheduled_s - rows.arrival_s))
-    there = span * replicas if span > 0.0 else np.inf
-    return Totals(
-        events=int(states.events.sum()),
-        steps=int(measures.bins.steps.sum()),
-        preemptions=int(states.preempted.sum()),
-        recomputed_tokens=int(states.recomputed_tokens.sum()),
-        hit_tokens=int(states.hit_tokens.sum()),
-        kv_use_mean=held / (busy * settings.num_blocks) if busy > 0.0 else 0.0,
-        kv_use_max=int(states.max_used_blocks.max(initial=0)) / settings.num_blocks,
-        busy=busy / there,
-        queue_mean=waited / there,
-        span_s=max(span, 0.0),
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InputError, Problem
 from planner.perf.memory_types import MemoryBudget
@@ -138,6 +138,31 @@ class SchedulerSettings:
             enable_prefix_caching=deployment.enable_prefix_caching and engine.policy == "vllm_v1",
         )
 
+    def under(self, policy: str | None, scheduling_policy: str | None) -> SchedulerSettings:
+        """Return the settings under another policy, with the same KV cache; None keeps one.
+
+        Orca and SARATHI reserve max_model_len for every request. vLLM V0 and Sarathi-Serve, which
+        is built on it, leave 1 % of the blocks free when they admit.
+
+        Raises
+        ------
+        InputError
+            The policy cannot run with these settings.
+        """
+        chosen = policy or self.policy
+        if policy is None or policy == self.policy:
+            changes: dict[str, object] = {}
+        else:
+            changes = _memory_rules(chosen, self)
+        order = scheduling_policy or self.scheduling_policy
+        caches = self.enable_prefix_caching and chosen == "vllm_v1" and order == "fcfs"
+        changes |= {"scheduling_policy": order, "enable_prefix_caching": caches}
+        try:
+            return replace(self, **changes)  # type: ignore[arg-type]
+        except ValueError as error:
+            hint = "take other --max-num-batched-tokens, --max-model-len or another --policy"
+            raise InputError(Problem(message=f"--policy {chosen}: {error}", hint=hint)) from error
+
     @property
     def usable_tokens(self) -> int:
         """Tokens one request can hold and still be admitted again after a preemption."""
@@ -149,6 +174,22 @@ class SchedulerSettings:
     def kv_tokens(self) -> int:
         """Tokens the KV cache holds."""
         return self.num_blocks * self.block_size
+
+
+def _memory_rules(policy: str, mine: SchedulerSettings) -> dict[str, object]:
+    """Return how a policy divides the KV cache and admits to it."""
+    block = {"orca": mine.max_model_len, "sarathi": mine.max_model_len, "sglang": 1}.get(
+        policy, mine.block_size
+    )
+    blocks = mine.kv_tokens // block
+    keeps_free = policy in ("vllm_v0", "sarathi_serve")
+    return {
+        "policy": policy,
+        "admission": "reserved_output" if policy == "sglang" else "full_sequence",
+        "block_size": block,
+        "num_blocks": blocks,
+        "watermark_blocks": blocks // 100 if keeps_free else 0,
+    }
 
 
 def _unknown(deployment: Deployment, engine: Engine) -> list[Problem]:

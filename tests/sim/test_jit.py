@@ -24,6 +24,7 @@ from sim_cases import case
 from test_prefix import trace_of, with_ids
 from test_sglang import unmixed
 from planner.sim.replay import replay
+from planner.spec.slo import WorkloadClass
 print(bool(numba.config.DISABLE_JIT), file=sys.stderr)
 for seed in range(8):
     one = case(seed, tight=seed % 2 == 1, threshold=seed % 3 == 1, windows=seed % 3,
@@ -37,6 +38,15 @@ for seed in range(8):
     cached = replace(one.settings, enable_prefix_caching=True)
     done = replay(trace_of(one, one.settings.block_size), one.cost, cached, debug=True)
     print([float(x).hex() for x in (*done.e2e_s, done.totals.hit_tokens)])
+    ranked = replace(one.settings, scheduling_policy="priority")
+    classes = [WorkloadClass(name="class1", targets=(), priority=-1)]
+    done = replay(one.trace, one.cost, ranked, classes=classes, debug=True)
+    print([float(x).hex() for x in done.e2e_s])
+    turns = replace(one.trace, session_id=np.arange(len(one.jobs)) % 3)
+    done = replay(turns, one.cost, one.settings, follow_sessions=True, debug=True)
+    print([float(x).hex() for x in done.e2e_s])
+    done = replay(one.trace, one.cost, one.settings, concurrency=5, debug=True)
+    print([float(x).hex() for x in done.e2e_s])
     other = unmixed(one, spare=60, daring=0.1)
     done = replay(other.trace, other.cost, other.settings, debug=True)
     print([float(x).hex() for x in done.e2e_s])
@@ -59,7 +69,7 @@ def test_the_same_bytes_without_numba():
     plain, compiled = run(PLAIN, HERE, NUMBA_DISABLE_JIT="1"), run(PLAIN, HERE)
     assert (plain.stderr.strip(), compiled.stderr.strip()) == ("True", "False")
     assert plain.stdout == compiled.stdout
-    assert len(plain.stdout.splitlines()) == 8 * (2 * 7 + 2)
+    assert len(plain.stdout.splitlines()) == 8 * (2 * 7 + 5)
 
 
 CALL = """
