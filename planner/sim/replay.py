@@ -196,16 +196,10 @@ def replay(
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
     measures = gauge(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
-    served = np.flatnonzero(rejected == 0)
-    owner = assign(len(served), replicas, routing, seed)
-    if follow_sessions:
-        owner = loop.session_owner(requests, served, owner)
-    by_owner = np.argsort(owner, kind="stable")
-    served, owner = served[by_owner], owner[by_owner]
-    hits = (
-        stated_hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)
-    )
-    rows = request_records(requests, served, rules.window, hits)
+    served, owner = _placed(requests, rejected, replicas, routing, seed, sticky=follow_sessions)
+    rows = request_records(requests, served, rules.window)
+    if use_cached_tokens:
+        rows.cached_tokens = stated_hits(requests, settings)[served]
     follows = loop.OPEN
     if follow_sessions:
         follows = loop.sessions(requests, served)
@@ -254,8 +248,28 @@ def replay(
     )
 
 
+def _placed(
+    requests: Requests,
+    rejected: NDArray[np.int8],
+    replicas: int,
+    routing: str,
+    seed: int,
+    *,
+    sticky: bool,
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the served requests and the replica of each, replica by replica."""
+    served = np.flatnonzero(rejected == 0)
+    owner = assign(len(served), replicas, routing, seed)
+    if sticky:
+        owner = loop.session_owner(requests, served, owner)
+    by_owner = np.argsort(owner, kind="stable")
+    return served[by_owner], owner[by_owner]
+
+
 def _arrivals(requests: Requests, served: NDArray[np.int64], rows: Any) -> Floats:  # noqa: ANN401
     """Return when each request arrived: what waited for another may have come later."""
+    if (rows.arrival_s == requests.arrival_s[served]).all():
+        return requests.arrival_s
     arrival: Floats = requests.arrival_s.copy()
     arrival[served] = rows.arrival_s
     return arrival

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sim_cases import requests_of
+from sim_cases import peak_bytes_a_request, requests_of
 
 from planner.perf.step_cost import StepCost
 from planner.sim.load import subset
@@ -85,6 +85,9 @@ def test_a_day_through_twelve_replicas(benchmark, day, routing):
         warmup_rounds=1,
     )
     report(benchmark, f"ServeGen day, 12 replicas, {routing}", done, len(day))
+    size = peak_bytes_a_request(day, cost_8b(), SETTINGS, replicas=12, routing=routing)
+    print(f"{size:.0f} bytes a request beyond the input at the peak")  # noqa: T201
+    assert size <= 150
     assert not np.isnan(done.e2e_s).any()
     # More events than this would hide a slower algorithm behind a faster machine.
     assert done.totals.events / len(day) < 4.5
