@@ -6,6 +6,10 @@ with the simulator.
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -161,3 +165,18 @@ def test_sglang(benchmark, day):
     )
     report(benchmark, "ServeGen day, 14 replicas, sglang", done, len(day))
     assert not np.isnan(done.e2e_s).any()
+
+
+def test_compile_time(tmp_path):
+    """Set-up compiles two kernels; each may take 15 s of one core, a cached one 2 s."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def user_s():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run([sys.executable, "-m", "planner.sim.warm"], env=environment, check=True)
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    fresh, cached = user_s(), user_s()
+    print(f"\nset-up: {fresh:.1f} s to compile two kernels, {cached:.1f} s cached")  # noqa: T201
+    assert fresh < 30.0
+    assert cached < 2.0
