@@ -18,7 +18,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -m planner.sim.warm
+	$(BIN)/python -m planner.solve.warm
 	@touch $@
 
 demo: setup  ## set up, then size the example week

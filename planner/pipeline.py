@@ -1,8 +1,7 @@
-"""recommend(): request logs in, a plan out. The stages in one function, and the Python API."""
+"""recommend() and plan_fleet(): the stages of each in one function, and the Python API."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 from collections.abc import Callable, Sequence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from planner.ingest.report import IngestReport
     from planner.profile.types import TraceProfile
     from planner.solve.case import Case
+    from planner.solve.fleet_plan.plan import FleetPlan
     from planner.solve.plan import IngestSummary, Plan, Provenance
     from planner.spec.gpu import Gpu
     from planner.spec.slo import Slo
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 
 LIBRARIES = ("duckdb", "jinja2", "numba", "numpy", "polars", "scipy")
-FOLDER_SIZE = 1 << 20  # bytes read at once when hashing
 
 
 def recommend(
@@ -103,6 +102,52 @@ def recommend(
     return plan
 
 
+def plan_fleet(
+    config: Path, *, output: Path | None = None, progress: Progress = lambda _: None
+) -> FleetPlan:
+    """Return the plan of the services in a fleet.yaml, and write its report where `output` says.
+
+    Parameters
+    ----------
+    config
+        Services, inventory, prices, growth and launches.
+    output
+        Directory of the report; None writes none.
+    progress
+        Called with each stage.
+
+    Raises
+    ------
+    InputError
+        Something declared is wrong, or the report cannot be written.
+    InfeasibleError
+        A service holds on none of its GPU types, or no fleet fits inventory and budget.
+    """
+    from planner.report.fleet import write_fleet
+    from planner.solve.fleet_plan.make import Origin, make_fleet_plan
+    from planner.spec.fingerprint import file_sha256
+    from planner.spec.fleet_file import load_fleet
+
+    if output is not None:
+        check_writable(output)
+    fleet, warnings = load_fleet(config)
+    argv = ["planner", "fleet", "--config", shown(str(config))]
+    argv += [] if output is None else ["--output", shown(str(output))]
+    origin = Origin(
+        name=config.stem if output is None else output.name,
+        warnings=warnings,
+        command=shlex.join(argv),
+        planner_version=planner.__version__,
+        inputs_sha256={shown(str(file)): file_sha256(file) for file in (config, *fleet.files)},
+        library_versions={library: version(library) for library in LIBRARIES},
+    )
+    plan = make_fleet_plan(fleet, origin, progress)
+    if output is not None:
+        progress("writing the report")
+        write_fleet(plan, output)
+    return plan
+
+
 def plan_name(traces: Sequence[str], gpus: Sequence[str]) -> str:
     """Return the name of a plan: the first trace's stem and the GPUs as typed.
 
@@ -122,8 +167,8 @@ def check_writable(directory: Path) -> None:
     problem = None
     if not existing.is_dir():
         problem = f"{existing.name or existing} is not a directory"
-    elif not os.access(existing, os.W_OK | os.X_OK):
-        problem = "no permission to write here"
+    else:
+        problem = _cannot_make(existing)
     if problem:
         raise InputError(
             Problem(
@@ -132,6 +177,19 @@ def check_writable(directory: Path) -> None:
                 hint="choose a directory you may write to with --output",
             )
         )
+
+
+def _cannot_make(directory: Path) -> str | None:
+    """Return why no folder can be made in a directory, by making one and removing it."""
+    probe = directory / f".planner.{os.getpid()}.probe"
+    try:
+        probe.mkdir()
+        probe.rmdir()
+    except PermissionError:
+        return "no permission to write here"
+    except OSError as error:
+        return f"nothing can be written here: {error.strerror or error}"
+    return None
 
 
 def _gpus(names: Sequence[str], slo: Slo) -> tuple[Gpu, ...]:
@@ -234,6 +292,7 @@ def _provenance(
     model: str | None,
 ) -> Provenance:
     from planner.solve.plan import Provenance
+    from planner.spec.fingerprint import catalogue_hashes, file_sha256
 
     argv = ["planner", "recommend"]
     for trace in traces:
@@ -242,28 +301,11 @@ def _provenance(
     argv += ["--format", fmt] if fmt else []
     argv += ["--time-unit", time_unit] if time_unit else []
     argv += ["--model", shown(model)] if model else []
-    entries = {
-        f"models/{case.model.id}": case.model,
-        f"engines/{case.engine.id}-{case.engine.version}": case.engine,
-        **{f"gpus/{gpu.id}": gpu for gpu in case.gpus},
-        **{f"calibration/{key}": value for key, value in case.calibrations.items()},
-    }
     return Provenance(
         command=shlex.join(argv),
         planner_version=planner.__version__,
-        inputs_sha256={shown(file): _file_sha256(Path(file)) for file in (*files, str(slo_file))},
-        catalogue_sha256={
-            name: hashlib.sha256(repr(entry).encode()).hexdigest()
-            for name, entry in entries.items()
-        },
+        inputs_sha256={shown(file): file_sha256(Path(file)) for file in (*files, str(slo_file))},
+        catalogue_sha256=catalogue_hashes(case.model, case.engine, case.gpus, case.calibrations),
         library_versions={library: version(library) for library in LIBRARIES},
         seed=case.slo.seed,
     )
-
-
-def _file_sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(FOLDER_SIZE):
-            digest.update(block)
-    return digest.hexdigest()

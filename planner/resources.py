@@ -5,6 +5,8 @@ In a checkout `schemas/` and `templates/` lie beside the package, in an installe
 
 from __future__ import annotations
 
+import os
+import tempfile
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent
@@ -27,3 +29,23 @@ def resource_dir(kind: str) -> Path:
 def data_dir(kind: str) -> Path:
     """Return the catalogue folder of `kind` ("gpus", "models", "engines" or "calibration")."""
     return PACKAGE / "data" / kind
+
+
+def user_cache_dir() -> Path:
+    """Return the folder for what can be computed again: compiled kernels and templates."""
+    named = os.environ.get("XDG_CACHE_HOME")
+    if named:
+        return Path(named) / "llm-trace-planner"
+    try:
+        return Path.home() / ".cache" / "llm-trace-planner"
+    except RuntimeError:  # a container's user without a home
+        return Path(tempfile.gettempdir()) / "llm-trace-planner"
+
+
+def is_writable(folder: Path) -> bool:
+    """Return whether files can be written to `folder`, which is made if need be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)

@@ -17,3 +17,12 @@ def visible(text: str) -> str:
     a\nb\x1b[31m né
     """
     return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def counted(number: float, noun: str, nouns: str = "") -> str:
+    """Write a whole number with what it counts, in the singular for one.
+
+    >>> counted(1, "GPU"), counted(1200, "replica"), counted(2, "class", "classes")
+    ('1 GPU', '1,200 replicas', '2 classes')
+    """
+    return f"{number:,.0f} {noun if number == 1 else nouns or noun + 's'}"

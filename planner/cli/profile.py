@@ -221,10 +221,15 @@ def _fit(shape: float, distance: float) -> str:
 
 def _window(origin: str, window: Window) -> str:
     from planner.profile.windows import moment
+    from planner.report.codec import rounded
     from planner.report.format import count, significant
+    from planner.report.format import moment as as_reported
 
+    # A report shows the start that plan.json keeps: the same second must stand here.
+    start_s = rounded(window.start_s)
+    begins = as_reported(start_s, origin) if origin else moment("", start_s)
     return (
-        f"{window.label:<35} {moment(origin, window.start_s):<23}"
+        f"{window.label:<35} {begins:<23}"
         f" {count(window.requests):>8} requests"
         f" {significant(window.input_tokens_per_s):>9} prompt tokens/s"
         f" {significant(window.output_tokens_per_s):>8} output tokens/s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InputError, Problem
 from planner.ingest.duck import literal
@@ -24,6 +24,8 @@ RANGE_KEYS = {"min": ">=", "max": "<="}
 MAX_CLASSES = 20  # more values than this in a class column are labels, not classes
 UNCLASSIFIED = "unclassified"
 ALL = "all"
+NOT_IN_TRACE = "the trace has no such column"
+SHOWN_COLUMNS = 12
 ONE_CLASS = "all requests form one class"
 
 
@@ -36,8 +38,19 @@ class Assignment:
     assumptions: tuple[str, ...] = ()
 
 
-def declared(classes: Sequence[WorkloadClass], present: frozenset[str]) -> Assignment:
-    """Assign numbers to the declared classes; `present` are the columns that the trace has.
+def declared(
+    classes: Sequence[WorkloadClass], present: frozenset[str], columns: Sequence[str] = ()
+) -> Assignment:
+    """Assign numbers to the declared classes.
+
+    Parameters
+    ----------
+    classes
+        As declared.
+    present
+        The columns that the trace has, by the names that a class can be matched on.
+    columns
+        The columns of the file under its own names, for messages.
 
     Raises
     ------
@@ -50,13 +63,23 @@ def declared(classes: Sequence[WorkloadClass], present: frozenset[str]) -> Assig
         try:
             whens.append(f"WHEN {condition(workload, present)} THEN {index}")
         except InputError as error:
-            problems.extend(error.problems)
+            problems.extend(_with_columns(problem, columns) for problem in error.problems)
     if problems:
         raise InputError(problems)
     names = tuple(workload.name for workload in classes)
     if len(classes) == 1 and not classes[0].match:
         return Assignment(names=names)
     return Assignment(names=names, case=f"CASE {' '.join(whens)} ELSE -1 END")
+
+
+def _with_columns(problem: Problem, columns: Sequence[str]) -> Problem:
+    """Return a problem of a missing column with the file's own columns in the hint."""
+    if problem.message != NOT_IN_TRACE or not columns:
+        return problem
+    shown = ", ".join(visible(column) for column in columns[:SHOWN_COLUMNS])
+    more = f" and {len(columns) - SHOWN_COLUMNS} more" if len(columns) > SHOWN_COLUMNS else ""
+    hint = f"{problem.hint}; the file's own columns are {shown}{more}: rename the one you mean"
+    return replace(problem, hint=hint)
 
 
 def from_column(values: Sequence[str | None]) -> Assignment:
@@ -111,7 +134,7 @@ def _term(name: str, column: str, wanted: object, present: frozenset[str]) -> st
         raise _wrong(name, column, "no such column", f"match on {', '.join(MATCHABLE)}")
     if column not in present:
         here = ", ".join(item for item in MATCHABLE if item in present)
-        raise _wrong(name, column, "the trace has no such column", f"it has {here}")
+        raise _wrong(name, column, NOT_IN_TRACE, f"classes can be matched on {here} here")
     if isinstance(wanted, Mapping):
         return _range(name, column, wanted)
     values = list(wanted) if isinstance(wanted, list | tuple) else [wanted]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import re
 from collections.abc import Iterable, Sequence
@@ -10,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from planner.errors import InputError, Problem
+from planner.spec.nearby import nearest_path
+from planner.text import counted
 
 SUFFIXES = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", ".json", ".log")
 REMOTE = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -75,7 +76,7 @@ def _expand_one(text: str, notes: list[str]) -> list[str]:
                 Problem(message="no file matches this pattern", file=text, hint="check the folder")
             )
         return matched
-    raise InputError(Problem(message="no such file", file=text, hint=_nearest_file(path)))
+    raise InputError(Problem(message="no such file", file=text, hint=nearest_path(path)))
 
 
 def _in_folder(folder: Path, notes: list[str]) -> list[str]:
@@ -102,7 +103,7 @@ def _in_folder(folder: Path, notes: list[str]) -> list[str]:
             )
         )
     if ignored := len(inside) - len(traces):
-        notes.append(f"{folder}: {ignored} files that do not look like traces were passed over")
+        notes.append(f"{folder}: {counted(ignored, 'file')} passed over: not named like a trace")
     return traces
 
 
@@ -148,12 +149,3 @@ def _os_problem(name: str, error: OSError) -> Problem:
             message="no permission to read this", file=name, hint="chmod +r, or run as its owner"
         )
     return Problem(message=f"cannot be read: {error.strerror or error}", file=name)
-
-
-def _nearest_file(path: Path) -> str:
-    try:
-        names = [item.name for item in path.parent.iterdir()]
-    except OSError:
-        return f"the folder {path.parent} cannot be listed"
-    close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
-    return f"did you mean {path.parent / close[0]}?" if close else "check the path"

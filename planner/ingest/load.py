@@ -127,7 +127,7 @@ def _assign(
 ) -> Assignment:
     present = frozenset.intersection(*(frozenset(own) for own in types))
     if classes:
-        return workload.declared(classes, present)
+        return workload.declared(classes, present, sources[0].sample.columns)
     if "class" not in present:
         return Assignment(names=(workload.ALL,), assumptions=(workload.ONE_CLASS,))
     values = class_values(

@@ -8,9 +8,15 @@ from typing import Any
 
 from planner.profile.types import ClassProfile
 from planner.report import format as fmt
-from planner.report.operations import load_test_argv, metric_names, shell
+from planner.report.operations import (
+    load_test_argv,
+    metric_names,
+    reused_share,
+    shell,
+    trace_replay_argv,
+)
 from planner.report.sentences import by_section
-from planner.solve.plan import ChunkPoint, Plan, Sensitivity
+from planner.solve.plan import ChunkPoint, LatencyRow, Plan, Sensitivity
 
 # How slo.yaml spells what the solver holds flat.
 SPELLING = {
@@ -36,6 +42,9 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "sentences": by_section(plan),
         "said": {finding.id for finding in plan.findings},
         "binding": next((row for row in plan.latency if row.binds), None),
+        "beyond": beyond(plan),
+        "least": least(plan),
+        "acts_twice": acts_twice(plan),
         "missed": [row for row in plan.latency if not row.holds],
         "raising": raising(plan),
         "current_gpus": current,
@@ -50,11 +59,52 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "balance_equation": balance_equation(plan),
         "launch_text": shell(plan.launch),
         "load_test": shell(load_test_argv(plan)),
+        "trace_replay": shell(trace_replay_argv(plan)),
+        "replica_share": replica_share(plan),
+        "reused_share": reused_share(plan),
+        "tightest": tightest(plan),
         "metrics": metric_names(plan.deployment.engine),
         "slo_rows": list(slo_rows(plan)),
         "origin": _origin(plan),
         "declared": _declared(plan),
     }
+
+
+def beyond(plan: Plan) -> list[LatencyRow]:
+    """Return the targets that hold, but not with their whole band."""
+    return [row for row in plan.latency if row.holds and row.high_s > row.limit_s]
+
+
+def least(plan: Plan) -> bool:
+    """Whether one replica carries the load: no target could save another."""
+    return plan.replica_terms.for_load == 1 and all(row.holds for row in plan.latency)
+
+
+def tightest(plan: Plan) -> list[LatencyRow]:
+    """Return, of each metric's percentile, the target with the least limit."""
+    found: dict[tuple[str, float], LatencyRow] = {}
+    for row in plan.latency:
+        key = (row.metric, row.percentile)
+        if key not in found or row.limit_s < found[key].limit_s:
+            found[key] = row
+    return list(found.values())
+
+
+def replica_share(plan: Plan) -> float:
+    """Return what one replica for the load sees over what the trace holds: (1 + g)/(s·n)."""
+    terms, rate = plan.replica_terms, plan.slo.get("sample_rate", 1.0)
+    sample = float(rate) if isinstance(rate, (int, float)) and rate else 1.0
+    return (1.0 + terms.growth) / (sample * max(1, terms.for_load))
+
+
+def acts_twice(plan: Plan) -> bool:
+    """Whether prompts a fifth longer need more replicas than a fifth more load."""
+    moved = {(row.assumption, row.change): row.replicas for row in plan.sensitivity}
+    key = "+20 %"
+    if ("load", key) not in moved or ("input_tokens", key) not in moved:
+        return False
+    load, prompts = moved["load", key], moved["input_tokens", key]
+    return load is not None and (prompts is None or prompts > load)
 
 
 def current_gpus(plan: Plan) -> int | None:

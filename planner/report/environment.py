@@ -11,19 +11,27 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, Undefined
+from jinja2 import (
+    Environment,
+    FileSystemBytecodeCache,
+    FileSystemLoader,
+    StrictUndefined,
+    Undefined,
+)
 from markupsafe import Markup
 
 from planner.report import format as fmt
 from planner.report import markdown, words
 from planner.report.scales import pixel
-from planner.resources import resource_dir
+from planner.resources import is_writable, resource_dir, user_cache_dir
 
 FORMATTERS: tuple[Callable[..., str], ...] = (
     fmt.significant,
     fmt.count,
+    fmt.whole,
     fmt.signed,
     fmt.seconds,
+    fmt.beyond_limit,
     fmt.duration,
     fmt.moment,
     fmt.milliseconds,
@@ -39,6 +47,7 @@ FORMATTERS: tuple[Callable[..., str], ...] = (
     fmt.band,
     fmt.probability,
     fmt.factor,
+    fmt.load_limit,
     fmt.percentile,
     fmt.number_range,
     fmt.on_off,
@@ -92,8 +101,10 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        bytecode_cache=_compiled_templates(),
     )
     environment.filters["plural"] = _plural
+    environment.filters["starts"] = _starts
     environment.filters["plain"] = fmt.plain
     environment.filters["metric"] = fmt.metric
     environment.filters["line"] = markdown.one_line
@@ -104,15 +115,26 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         ("verdict_short", words.VERDICTS_SHORT),
         ("grade", words.GRADES),
         ("lost", words.REASONS),
-        ("stage", words.STAGES),
+        ("outcome", words.OUTCOMES),
     ):
         environment.filters[name] = _looked_up(table)
     return environment
 
 
+def _compiled_templates() -> FileSystemBytecodeCache | None:
+    """Return where compiled templates are kept; they are checked against their sources."""
+    folder = user_cache_dir() / "templates"
+    return FileSystemBytecodeCache(str(folder)) if is_writable(folder) else None
+
+
 def _plural(number: float | None) -> Markup:
     """Return the "s" of a noun that `number` counts."""
     return Markup("s" if number is None or abs(number) != 1 else "")
+
+
+def _starts(text: str | None, start: str) -> bool:
+    """Whether a text begins so, for conditions."""
+    return str(text).startswith(start)
 
 
 def _safe(function: Callable[..., str]) -> Callable[..., Markup]:

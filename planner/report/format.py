@@ -12,6 +12,7 @@ from planner.report.words import METRICS
 from planner.units import DAY_S, GB, GIB, HOUR_S, MICRO, MILLI, MINUTE_S
 
 UNKNOWN = "n/a"
+LOADS_SOUGHT = 16.0  # multiples of the load that the distance to preemption is sought up to
 
 
 def significant(value: float | None, digits: int = 3) -> str:
@@ -42,6 +43,15 @@ def count(value: float | None) -> str:
     return f"{round(value):,}".replace("-", "−")
 
 
+def whole(value: float | None) -> str:
+    """Write a capacity: what fits, the part that does not fit cut off.
+
+    >>> whole(153.9), whole(57.0), whole(1024)
+    ('153', '57', '1,024')
+    """
+    return count(value if value is None or not math.isfinite(value) else math.floor(value + 1e-9))
+
+
 def signed(value: float | None) -> str:
     """Write a whole difference with its sign.
 
@@ -53,7 +63,7 @@ def signed(value: float | None) -> str:
     return "±0" if round(value) == 0 else ("+" if value > 0 else "") + count(value)
 
 
-def seconds(value: float | None) -> str:
+def seconds(value: float | None, digits: int = 3) -> str:
     """Write a latency or a step time in the unit that reads best.
 
     >>> seconds(0.0098), seconds(0.000042), seconds(2.0), seconds(90), seconds(600)
@@ -63,8 +73,21 @@ def seconds(value: float | None) -> str:
         return significant(value) if value != 0 else "0 s"
     for limit, unit, name in ((MILLI, MICRO, "µs"), (1.0, MILLI, "ms"), (121.0, 1.0, "s")):
         if abs(value) < limit * (1 - 5e-4):
-            return f"{significant(value / unit)} {name}"
+            return f"{significant(value / unit, digits)} {name}"
     return duration(value)
+
+
+def beyond_limit(value: float | None, limit: float) -> str:
+    """Write a value above its limit, with as many digits as tell them apart.
+
+    >>> beyond_limit(0.0712, 0.05), beyond_limit(1.504, 1.5), beyond_limit(float("nan"), 1.5)
+    ('71.2 ms > 50 ms', '1.504 s > 1.5 s', 'unbounded > 1.5 s')
+    """
+    if value is None or not math.isfinite(value):
+        return f"unbounded > {seconds(limit)}"
+    texts = [(seconds(value, digits), seconds(limit, digits)) for digits in range(3, 8)]
+    above, most = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
+    return f"{above} > {most}"
 
 
 def duration(value: float | None) -> str:
@@ -229,6 +252,16 @@ def factor(value: float | None) -> str:
     '1.21×'
     """
     return _with_unit(significant(value), "×", space="")
+
+
+def load_limit(value: float | None) -> str:
+    """Write the load at which something gives way; nothing is sought beyond LOADS_SOUGHT.
+
+    >>> load_limit(2.36), load_limit(16.0)
+    ('2.36×', 'beyond 16×')
+    """
+    text = factor(value)
+    return f"beyond {text}" if value is not None and value >= LOADS_SOUGHT else text
 
 
 def percentile(value: float | None) -> str:

@@ -1,7 +1,8 @@
 """What the reader runs and watches: load-test command and metric names, in the engine's own words.
 
 Sources: vLLM `vllm/v1/metrics/loggers.py` and `vllm bench serve`; SGLang `docs/references/
-production_metrics` and `sglang.bench_serving`; read November 2026.
+production_metrics` and `sglang.bench_serving`; AIPerf `docs/benchmark-modes/trace-replay.md`; read
+November 2026.
 """
 
 from __future__ import annotations
@@ -49,15 +50,16 @@ def metric_names(engine: str) -> Mapping[str, str]:
 
 
 def load_test_argv(plan: Plan) -> tuple[str, ...]:
-    """Return a load test of one replica: the trace's mean lengths at the plan's rate."""
-    rate = plan.replica_terms.capacity_requests_per_s
-    total = plan.profile.total
+    """Return a load test of one replica: mean lengths and rate of the window that decides."""
+    terms = plan.replica_terms
+    rate = terms.capacity_requests_per_s
+    prompt = terms.mean_input_tokens * (1.0 - reused_share(plan))  # random prompts share nothing
     prompts = max(100, math.ceil(rate * TEST_S / 100) * 100) if math.isfinite(rate) else 100
     percentiles = sorted({row.percentile for row in plan.latency})
     shape = (
         "--dataset-name", "random",
-        "--random-input-len", str(max(1, round(total.input_tokens.mean))),
-        "--random-output-len", str(max(1, round(total.output_tokens.mean))),
+        "--random-input-len", str(max(1, round(prompt))),
+        "--random-output-len", str(max(1, round(terms.mean_output_tokens))),
         "--request-rate", f"{rate:.3g}",
         "--num-prompts", str(prompts),
     )  # fmt: skip
@@ -71,6 +73,26 @@ def load_test_argv(plan: Plan) -> tuple[str, ...]:
         *shape, "--ignore-eos",
         "--percentile-metrics", "ttft,tpot,itl,e2el",
         "--metric-percentiles", ",".join(fmt.percentile(p).removeprefix("p") for p in percentiles),
+    )  # fmt: skip
+
+
+def reused_share(plan: Plan) -> float:
+    """Return the share of input tokens that the plan takes from the prefix cache."""
+    for finding in plan.findings:
+        value = finding.values.get("used_share")
+        if finding.id == "prefix_cache_assumption" and isinstance(value, (int, float)):
+            return float(value)
+    return 0.0
+
+
+def trace_replay_argv(plan: Plan) -> tuple[str, ...]:
+    """Return AIPerf's command that sends a window of the trace with its own times and lengths."""
+    return (
+        "aiperf", "profile", "--model", plan.deployment.model, "--endpoint-type", "chat",
+        "--streaming", "--url", "localhost:30000" if plan.deployment.engine == "sglang" else
+        "localhost:8000", "--input-file", "window.jsonl",
+        "--custom-dataset-type", "mooncake_trace", "--fixed-schedule",
+        "--extra-inputs", "ignore_eos:true",
     )  # fmt: skip
 
 

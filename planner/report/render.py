@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from planner.errors import InputError, Problem
@@ -16,6 +16,7 @@ from planner.report.environment import markdown_environment, svg_environment
 from planner.report.markdown import one_line
 from planner.report.operations import shell
 from planner.solve.plan import Plan
+from planner.text import counted
 
 EXECUTABLE = "launch.sh"
 OWN_FILES = ("plan.json", "report.md", EXECUTABLE, *FIGURES)
@@ -32,9 +33,28 @@ def write_report(plan: Plan, directory: Path) -> list[Path]:
     InputError
         The directory cannot be created or written to.
     """
-    files = render(plan)
+    return write_files(render(plan), Path(directory), OWN_FILES)
+
+
+def write_files(files: Mapping[str, str], directory: Path, own: Sequence[str]) -> list[Path]:
+    """Write `files` into `directory`, all of them or none, and return them.
+
+    Parameters
+    ----------
+    files
+        File name → text.
+    directory
+        Created where it is missing.
+    own
+        Names an earlier report may have left there: those are removed.
+
+    Raises
+    ------
+    InputError
+        The directory cannot be created or written to.
+    """
     try:
-        return _write(files, Path(directory))
+        return _write(files, directory, own)
     except OSError as error:
         raise InputError(
             Problem(
@@ -58,7 +78,7 @@ def render(plan: Plan) -> dict[str, str]:
     report = markdown_environment().get_template("report.md.j2")
     return {
         "plan.json": text,
-        "report.md": _tidy(report.render(context(plan, tuple(figures)))),
+        "report.md": tidy(report.render(context(plan, tuple(figures)))),
         EXECUTABLE: launch_script(plan),
         **figures,
     }
@@ -66,7 +86,9 @@ def render(plan: Plan) -> dict[str, str]:
 
 def launch_script(plan: Plan) -> str:
     """Return a shell script that starts one replica of the plan."""
-    title = one_line(f"{plan.name}: one of {plan.replicas.value} replicas, {plan.gpu_name}")
+    title = one_line(
+        f"{plan.name}: one of {counted(plan.replicas.value, 'replica')}, {plan.gpu_name}"
+    )
     lines = ("#!/bin/sh", f"# {title}", "# The flags are exactly those of plan.json.")
     return "\n".join(lines) + f"\nexec {shell(plan.launch)}\n"
 
@@ -81,7 +103,7 @@ def _figures(plan: Plan) -> dict[str, str]:
     }
 
 
-def _tidy(text: str) -> str:
+def tidy(text: str) -> str:
     """Collapse the blank lines that conditional parts leave, outside fences."""
     lines: list[str] = []
     for line in map(str.rstrip, text.split("\n")):
@@ -90,7 +112,7 @@ def _tidy(text: str) -> str:
     return "\n".join(lines).strip("\n") + "\n"
 
 
-def _write(files: Mapping[str, str], directory: Path) -> list[Path]:
+def _write(files: Mapping[str, str], directory: Path, own: Sequence[str]) -> list[Path]:
     """Write to a hidden folder, then move: a new directory whole, an old one file by file."""
     fresh = not directory.exists()
     partial = directory.parent if fresh else directory
@@ -106,7 +128,7 @@ def _write(files: Mapping[str, str], directory: Path) -> list[Path]:
         if fresh:
             partial.rename(directory)
         else:
-            _replace(files, partial, directory)
+            _replace(files, partial, directory, own)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         for parent in made:
@@ -124,16 +146,16 @@ def _make_parents(directory: Path) -> list[Path]:
     return made
 
 
-def _replace(files: Mapping[str, str], partial: Path, directory: Path) -> None:
+def _replace(files: Mapping[str, str], partial: Path, directory: Path, own: Sequence[str]) -> None:
     """Move the new files over the old; on failure put the old ones back."""
-    for name in OWN_FILES:
+    for name in own:
         if (directory / name).is_dir():
             raise IsADirectoryError(0, f"{name} is a directory there")
     saved = partial / "before"
     saved.mkdir()
     taken, placed = [], []
     try:
-        for name in OWN_FILES:
+        for name in own:
             if (directory / name).exists():
                 (directory / name).replace(saved / name)
                 taken.append(name)

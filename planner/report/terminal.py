@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
 from planner.report import format as fmt
-from planner.report.context import current_gpus, lowering, raising
+from planner.report.context import beyond, current_gpus, least, lowering, raising
 from planner.report.markdown import one_line
 from planner.report.operations import shell
 from planner.report.words import REASONS, VERDICTS_SHORT, assumption, word, worded
 from planner.solve.plan import Alternative, LatencyRow, Plan
+from planner.text import counted
 
 COLUMNS, LINES = 100, 24
 INDENT = 14
 MOST = 3  # flips that fit
+MOST_LINES = 2  # of one label
+_NUMBER_AND_UNIT = re.compile(r"(?<=\d) (?=[%×]|[mµ]?s\b|min\b|h\b|of \d|GPUs?\b|replicas?\b)")
 
 
 def summary(plan: Plan, directory: Path | None = None) -> str:
@@ -24,16 +29,16 @@ def summary(plan: Plan, directory: Path | None = None) -> str:
     for label, text in (
         ("Recommended", _recommended(plan)),
         ("", _cost(plan)),
-        ("Binds", _binds(plan)),
+        ("Nearest" if least(plan) else "Binds", _binds(plan)),
         ("Surge", _surge(plan)),
         ("Next best", _next_best(plan)),
         ("Would flip", _flips(plan)),
-        ("Check", "; ".join(plan.warnings)),
+        ("Check", _warnings(plan.warnings)),
         ("Sure", _sure(plan)),
         ("report", "" if directory is None else (directory / "report.md").as_posix()),
     ):
         if text:
-            lines += _labelled(label, text)
+            lines += _labelled(label, text, MOST_LINES * (text.count("\n") + 1))
     room = LINES - len(lines)
     command = _labelled("Launch", shell(plan.launch, COLUMNS - INDENT - 2), room)
     after = len(head) + len(_labelled("", _recommended(plan))) + 1
@@ -41,24 +46,52 @@ def summary(plan: Plan, directory: Path | None = None) -> str:
     return "\n".join(line[:COLUMNS].rstrip() for line in lines[:LINES]) + "\n"
 
 
-def _labelled(label: str, text: str, most: int = 2) -> list[str]:
+def _labelled(label: str, text: str, most: int = MOST_LINES) -> list[str]:
     """Return `text` beside its label, cut with an ellipsis after `most` lines.
 
-    One paragraph is wrapped; several keep a line each.
+    Each paragraph is wrapped to MOST_LINES.
     """
     wrapped: list[str] = []
     parts = text.split("\n")
     for part in parts:
-        lines = textwrap.wrap(one_line(part), COLUMNS - INDENT) or [""]
-        wrapped += lines if len(parts) == 1 else [_cut(lines)]
+        lines = _wrap(one_line(part), COLUMNS - INDENT) or [""]
+        rest = lines[MOST_LINES - 1 :]
+        wrapped += [*lines[: MOST_LINES - 1], *([_cut(rest)] if rest else [])]
     if len(wrapped) > most:
         wrapped = [*wrapped[: most - 1], _cut(wrapped[most - 1 :])]
     return [f"{label if i == 0 else '':<{INDENT}}{line}" for i, line in enumerate(wrapped)]
 
 
 def _cut(lines: list[str]) -> str:
-    """Return the first of `lines`, with an ellipsis if there are more."""
-    return lines[0] if len(lines) == 1 else lines[0][: COLUMNS - INDENT - 2].rstrip("\\ ") + " …"
+    """Return the first of `lines`, cut between words and with an ellipsis if there are more."""
+    if len(lines) == 1:
+        return lines[0]
+    return _wrap(lines[0], COLUMNS - INDENT - 2)[0].rstrip("\\ ") + " …"
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Wrap text, a number and its unit on one line.
+
+    >>> _wrap("it uses 34.9 % of it", 12)
+    ['it uses', '34.9 % of it']
+    """
+    lines = textwrap.wrap(_NUMBER_AND_UNIT.sub("\N{NO-BREAK SPACE}", text), width)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def _warnings(warnings: tuple[str, ...]) -> str:
+    """Return as many warnings as two lines hold, whole, and how many more there are.
+
+    >>> _warnings(("first", "second"))
+    'first; second'
+    """
+    for shown in range(len(warnings), 0, -1):
+        left = len(warnings) - shown
+        more = f"; {counted(left, 'more in the report', 'more in the report')}" if left else ""
+        text = "; ".join(warnings[:shown]) + more
+        if shown == 1 or len(_wrap(one_line(text), COLUMNS - INDENT)) <= MOST_LINES:
+            return text
+    return ""
 
 
 def _trace(plan: Plan) -> str:
@@ -68,11 +101,11 @@ def _trace(plan: Plan) -> str:
     rejected = plan.ingest.rows_read - plan.ingest.rows_used
     classes = len(plan.profile.classes)
     parts = [
-        f"{fmt.count(plan.profile.requests)} requests",
+        counted(plan.profile.requests, "request"),
         fmt.duration(plan.profile.span_s),
         f"{fmt.percent(rate)} sample" if isinstance(rate, float) and rate < 1 else "",
-        f"{classes} class{'es' if classes != 1 else ''}",
-        f"{fmt.count(rejected)} rows set aside" if rejected else "",
+        counted(classes, "class", "classes"),
+        f"{counted(rejected, 'row')} set aside{_reasons(plan)}" if rejected else "",
     ]
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     name = one_line(files[0]) if files else ""
@@ -86,14 +119,13 @@ def _recommended(plan: Plan) -> str:
     shape = f"TP{d.tensor_parallel_size}"
     shape += f" PP{d.pipeline_parallel_size}" if d.pipeline_parallel_size > 1 else ""
     shape += f" DP{d.data_parallel_size}" if d.data_parallel_size > 1 else ""
-    noun = "replica" if plan.replicas.value == 1 else "replicas"
     current = current_gpus(plan)
     delta = 0 if current is None else plan.gpus.value - current
     today = f"  ({fmt.signed(delta)} against today)" if delta else "  (as many as today)"
     today = "" if current is None else today
     return (
-        f"{plan.gpus.value} × {plan.gpu_name}  ({plan.replicas.value} {noun}, {shape}, "
-        f"{d.weight_dtype}){band}{today}"
+        f"{plan.gpus.value} × {plan.gpu_name}  ({counted(plan.replicas.value, 'replica')}, "
+        f"{shape}, {d.weight_dtype}){band}{today}"
     )
 
 
@@ -112,6 +144,8 @@ def _binds(plan: Plan) -> str:
     rows = [row for row in plan.latency if row.binds] or list(plan.latency[:1])
     missed = [row for row in plan.latency if not row.holds]
     text = _target(rows[0])
+    if least(plan):
+        text += "; one replica is the least there can be"
     return f"{text}; {len(missed)} of {len(plan.latency)} targets missed" if missed else text
 
 
@@ -143,7 +177,7 @@ def _next_best(plan: Plan) -> str:
 
 
 def _alternative(other: Alternative) -> str:
-    gpus = "no count holds" if other.gpus is None else f"{other.gpus} GPUs"
+    gpus = "no count holds" if other.gpus is None else counted(other.gpus, "GPU")
     return f"{worded(other.label)} ({gpus}): {word(REASONS, other.reason)}, {worded(other.detail)}"
 
 
@@ -151,12 +185,37 @@ def _flips(plan: Plan) -> str:
     flips = [*raising(plan)[: MOST - 1], *lowering(plan)[:1]]
     return " · ".join(
         f"{assumption(row.assumption)} {row.change} → "
-        + ("no plan" if row.gpus is None else f"{row.gpus} GPUs")
+        + ("no plan" if row.gpus is None else counted(row.gpus, "GPU"))
         for row in flips
     )
 
 
 def _sure(plan: Plan) -> str:
+    text = "percentiles replayed on the trace"
     if plan.verified == "closed_form":
-        return "percentiles are closed-form estimates, not replayed"
-    return "percentiles replayed on the trace"
+        text = "percentiles are closed-form estimates, not replayed"
+    return text + _beyond(plan)
+
+
+def _beyond(plan: Plan) -> str:
+    """Return which targets' bands reach beyond their limits."""
+    rows = beyond(plan)
+    if not rows:
+        return ""
+    row, more = rows[0], f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+    name = f"{row.class_name} {fmt.metric(row.metric)} {fmt.percentile(row.percentile)}"
+    return f"; the error band of {name}{more} reaches beyond the limit"
+
+
+def _reasons(plan: Plan) -> str:
+    """Return why rows were set aside, the most frequent reason first."""
+    rejected = sorted(plan.ingest.rejected, key=lambda row: -_number(row))
+    reasons = [
+        f"{_number(row):,} {one_line(str(row['reason'])).replace('_', ' ')}" for row in rejected
+    ]
+    return f" ({', '.join(reasons)})" if reasons else ""
+
+
+def _number(row: Mapping[str, object]) -> int:
+    value = row.get("count", 0)
+    return value if isinstance(value, int) else 0

@@ -29,16 +29,14 @@ REASONS: Mapping[str, str] = {
     "overloads": "overloads in the surge",
     "does_not_fit": "does not fit in memory",
     "engine_default": "engine defaults",
-    "costs_more_or_violates": "cost more or miss a target",
     "not_allowed": "not allowed by slo.yaml",
     "smaller_margin": "no larger margin",
 }
-STAGES: Mapping[str, str] = {
-    "enumerated": "enumerated",
-    "fits_memory": "fit in memory",
-    "stable": "carry the load",
-    "meets_targets": "meet every target by the equations",
-    "replayed": "asked by replay",
+OUTCOMES: Mapping[str, str] = {
+    "chosen": "holds the plan",
+    "misses_where_cheaper": "at every count that would cost less, a target is missed",
+    "no_cheaper_at_best": "no cheaper even if only throughput counted",
+    "does_not_fit": "does not fit in memory",
 }
 FIELDS: Mapping[str, str] = {
     "output_tokens": "output length",
@@ -73,8 +71,8 @@ def worded(text: str) -> str:
 def word(table: Mapping[str, str], key: str) -> str:
     """Return the words for `key`, or `key` with spaces for underscores.
 
-    >>> word(VERDICTS, "holds"), word(STAGES, "some_new_stage")
-    ('holds the ten minutes with its whole error band', 'some new stage')
+    >>> word(VERDICTS, "holds"), word(OUTCOMES, "some_new_outcome")
+    ('holds the ten minutes with its whole error band', 'some new outcome')
     """
     return table.get(key, key.replace("_", " "))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 import numba
 
+from planner.resources import is_writable, user_cache_dir
 from planner.sim import by_reference, parts
 from planner.sim.parts import PartCompiler
 
@@ -47,26 +47,8 @@ def cache_dir(folder: Path) -> Path:
     `NUMBA_CACHE_DIR` is honoured; otherwise it lies in the user's cache folder.
     """
     chosen = os.environ.get("NUMBA_CACHE_DIR")
-    root = Path(chosen) if chosen else _user_cache() / "llm-trace-planner"
+    root = Path(chosen) if chosen else user_cache_dir()
     return root / f"numba-{sources_hash(folder)}"
-
-
-def _user_cache() -> Path:
-    named = os.environ.get("XDG_CACHE_HOME")
-    if named:
-        return Path(named)
-    try:
-        return Path.home() / ".cache"
-    except RuntimeError:  # a container's user without a home
-        return Path(tempfile.gettempdir())
-
-
-def _writable(folder: Path) -> bool:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return False
-    return os.access(folder, os.W_OK)
 
 
 @contextmanager
@@ -91,7 +73,7 @@ class Compiler:
 
     def __init__(self, folder: Path) -> None:
         self.cache = cache_dir(folder)
-        self.cached = not _config.DISABLE_JIT and _writable(self.cache)
+        self.cached = not _config.DISABLE_JIT and is_writable(self.cache)
 
     def entry(self, function: F) -> F:
         """Compile a function that Python calls, on first use, and cache the result."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -77,10 +78,19 @@ def scale(
     width = CORRELATED_S if correlated else spread_s
     whole = math.ceil(factor) - 1
     rest = factor - whole
-    parts = [requests, *(_moved(requests, copy, width, seed) for copy in range(1, whole))]
-    last = _moved(requests, whole, width, seed) if whole else requests
-    parts.append(last if rest >= 1.0 else thin(last, rest, seed=seed))
+    parts = [requests, *(_copied(requests, copy, width, seed) for copy in range(1, whole))]
+    if rest >= 1.0:
+        parts.append(_copied(requests, whole, width, seed))
+    else:
+        parts.append(_merged([thin(_moved(requests, whole, width, seed), rest, seed=seed)]))
     return _merged(parts)
+
+
+# Probes lay the same copies over a stretch again and again; only how many of them differs.
+@lru_cache(maxsize=64)
+def _copied(requests: Requests, copy: int, width_s: float, seed: int) -> Requests:
+    """Return a displaced copy in order of arrival."""
+    return _merged([_moved(requests, copy, width_s, seed)])
 
 
 def _moved(requests: Requests, copy: int, width_s: float, seed: int) -> Requests:
@@ -105,7 +115,7 @@ def _merged(parts: list[Requests]) -> Requests:
     """Lay traces over each other, in order of arrival."""
     first = parts[0]
     arrival = np.concatenate([part.arrival_s for part in parts])
-    order = np.argsort(arrival, kind="stable")
+    order = np.argsort(arrival, kind="stable")  # merges stretches that are in order already
 
     def of(name: str) -> Any:  # noqa: ANN401 - integers or floats
         values = np.concatenate([getattr(part, name) for part in parts])

@@ -28,7 +28,7 @@ from planner.sim.metrics import (
     gap_distribution,
 )
 from planner.sim.refusals import REASONS, refuse, rejections
-from planner.sim.routing import ROUTINGS, assign
+from planner.sim.routing import ROUTINGS, assign, in_order
 from planner.sim.rows import latencies, request_records, spread, stated_hits
 from planner.sim.series import Series, series
 from planner.sim.settings import SchedulerSettings
@@ -262,7 +262,7 @@ def _placed(
     owner = assign(len(served), replicas, routing, seed)
     if sticky:
         owner = loop.session_owner(requests, served, owner)
-    by_owner = np.argsort(owner, kind="stable")
+    by_owner = in_order(owner, replicas)
     return served[by_owner], owner[by_owner]
 
 

@@ -22,6 +22,20 @@ from planner.sim.settings import SchedulerSettings
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
+# What each replica has for itself in a Fleet, and changes.
+OWN = (
+    "states",
+    "slots",
+    "groups",
+    "residue",
+    "classes",
+    "heap",
+    "cross_heap",
+    "nodes",
+    "first_node",
+    "held",
+)
+
 
 def step_table(cost: StepCost) -> Any:  # noqa: ANN401 - records
     """Return the kernel's table: step times by tokens, by rows, by decoding sequences."""
@@ -227,16 +241,21 @@ def run_independent(
     Return the final state of each replica that ran.
     """
     advance = sglang.run if settings.policy == "sglang" else vllm_v1.run
+    alone = new_fleet(
+        requests, settings, cost, measures, replicas=1, debug=debug, shared=shared, loop=loop
+    )
+    own = [getattr(alone, name) for name in OWN]
+    idle = [array.copy() for array in own]
+    replica = fleet.member(alone, 0)
     done = []
     for r, head in enumerate(chain(requests, replica_of, replicas, loop.waits)):
-        alone = new_fleet(
-            requests, settings, cost, measures, replicas=1, debug=debug, shared=shared, loop=loop
-        )
+        for array, before in zip(own, idle, strict=True):
+            array[...] = before
         alone.states.head = head
         if loop.clients:
             alone.states.clients, alone.states.line = loop.clients, loop.line[r]
-        advance(fleet.member(alone, 0), np.inf)
-        done.append(_checked(alone.states))
+        advance(replica, np.inf)
+        done.append(_checked(alone.states).copy())
         if alone.states[0].lost:
             break
     return np.concatenate(done).view(np.recarray)

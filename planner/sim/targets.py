@@ -117,24 +117,46 @@ def judging(
 
     Rejected requests are violations already.
     """
-    window = np.full(len(requests), -1, np.int64)
-    for class_id, own in enumerate(edges):
-        mine = requests.class_id == class_id
-        window[mine] = window_of(requests.arrival_s[mine], own)
+    window = _windows_of(requests, edges)
     targets = class_targets(classes, requests.class_names)
     widest = max(len(own) for own in edges) - 1
     allowed = np.full((len(targets), widest), UNLIMITED, np.int64)
+    turned_away = np.flatnonzero(rejected)
     for k, each in enumerate(targets):
         if each.metric == world.ITL:
             allowed[k] = 0
             continue
         mine = counted(requests, each.class_id, each.metric) & (window >= 0)
         total = np.bincount(window[mine], minlength=widest)
-        failed = np.bincount(window[mine & (rejected > 0)], minlength=widest)
+        failed = np.bincount(window[turned_away[mine[turned_away]]], minlength=widest)
         for i in np.flatnonzero(total):
             within = needed(each.target.percentile, int(total[i]))
             allowed[k, i] = total[i] - within - failed[i]
     return Judging(edges=edges, window=window, targets=targets, allowed=allowed)
+
+
+def _windows_of(requests: Requests, edges: Sequence[Floats]) -> Ints:
+    """Return the evaluation window of each request, by the edges of its class."""
+    groups: dict[bytes, list[int]] = {}  # most classes share their windows
+    for class_id, own in enumerate(edges):
+        groups.setdefault(own.tobytes(), []).append(class_id)
+    window = np.full(len(requests), -1, np.int64)
+    for classes in groups.values():
+        found = _window_in_order(requests.arrival_s, edges[classes[0]])
+        if len(groups) == 1:
+            return found
+        member = np.isin(np.arange(len(edges)), classes)
+        window = np.where(member[requests.class_id], found, window)
+    return window
+
+
+def _window_in_order(times_s: Floats, edges: Floats) -> Ints:
+    """Return `window_of` for times in order: each window is one stretch of them."""
+    cuts = np.searchsorted(times_s, edges, side="left")
+    cuts[-1] = np.searchsorted(times_s, edges[-1], side="right")
+    window = np.full(len(times_s), -1, np.int64)
+    window[cuts[0] : cuts[-1]] = np.repeat(np.arange(len(edges) - 1), np.diff(cuts))
+    return window
 
 
 def results(

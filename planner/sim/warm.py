@@ -1,4 +1,4 @@
-"""Compile the kernels before somebody waits for them: `python -m planner.sim.warm`."""
+"""Compile the simulator's kernels before somebody waits for them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,3 @@ def compile_kernels() -> None:
     )
     for routing in ROUTINGS:
         replay(trace, cost, settings, routing=routing)
-
-
-if __name__ == "__main__":
-    compile_kernels()

@@ -27,6 +27,7 @@ from planner.solve.search import Option, configs_of
 from planner.solve.sensitivity import least_count
 from planner.solve.steady import lanes
 from planner.spec.deployment import Deployment
+from planner.text import counted
 
 SAME_COST = 1e-9
 
@@ -172,22 +173,46 @@ def _why(
     ours = chosen_gpus * price if price is not None and usd is not None else float(chosen_gpus)
     theirs = usd if price is not None and usd is not None else float(gpus)
     change = theirs / ours - 1.0
-    note = "" if _allowed(decision, deployment) else "; not among the dtypes slo.yaml allows"
-    if abs(change) > SAME_COST:
-        reason = "costs_more" if change > 0 else "not_allowed"
-        detail = f"{change:+.0%}".replace("-", "−") + note
-        if deployment.gpus == decision.deployment.gpus and count > decision.replicas:
-            miss = first_miss(decision, candidate, decision.replicas)
-            detail += f"; at {decision.replicas} replicas {miss}"
-        return reason, detail
-    if note:
-        return "not_allowed", "same cost" + note
-    return "smaller_margin", "same cost"
+    barred = not_listed(decision, deployment)
+    note = f"; slo.yaml does not list {', '.join(barred)}" if barred else ""
+    if abs(change) <= SAME_COST:
+        return ("not_allowed", "same cost" + note) if barred else ("smaller_margin", "same cost")
+    detail = f"{100 * change:+.0f} %".replace("-", "−")
+    if change < 0.0 and not barred:  # every listed setting was asked at the counts that cost less
+        how = "by the equations alone" if decision.confirmed is not None else "before rounding"
+        return "violates", f"{detail} {how}; at counts that cost less a target is missed"
+    detail += note
+    if deployment.gpus == decision.deployment.gpus and count > decision.replicas:
+        miss = first_miss(decision, candidate, decision.replicas)
+        detail += f"; at {counted(decision.replicas, 'replica')} for the load {miss}"
+    return ("costs_more" if change > 0.0 else "not_allowed"), detail
 
 
-def _allowed(decision: Decision, deployment: Deployment) -> bool:
-    allowed = decision.case.slo.weight_dtypes
-    return deployment.weight_dtype in (allowed or (decision.deployment.weight_dtype,))
+def not_listed(decision: Decision, deployment: Deployment) -> list[str]:
+    """Return the settings of a deployment that slo.yaml does not list where it lists any.
+
+    Without a list of its own the weights' dtype must be the plan's: that is what is published.
+    """
+    slo = decision.case.slo
+    values = (
+        (
+            deployment.weight_dtype,
+            deployment.weight_dtype,
+            slo.weight_dtypes or (decision.deployment.weight_dtype,),
+        ),
+        (
+            f"TP{deployment.tensor_parallel_size}",
+            deployment.tensor_parallel_size,
+            slo.tensor_parallel_sizes,
+        ),
+        (
+            f"max_num_batched_tokens {deployment.max_num_batched_tokens:,}",
+            deployment.max_num_batched_tokens,
+            slo.max_num_batched_tokens,
+        ),
+        (f"max_num_seqs {deployment.max_num_seqs:,}", deployment.max_num_seqs, slo.max_num_seqs),
+    )
+    return [name for name, value, listed in values if listed and value not in listed]
 
 
 def first_miss(decision: Decision, candidate: Candidate, replicas: int) -> str:
@@ -223,8 +248,19 @@ def first_miss(decision: Decision, candidate: Candidate, replicas: int) -> str:
                 guess_s=check.target.limit_s,
                 mixes=case.mixes,
             )
-            worst = (short, f"{name} {value:.3g} > {check.target.limit_s:g} s")
+            worst = (short, f"{name} {_seconds(value)} > {check.target.limit_s:g} s")
     return worst[1] if worst else ""
+
+
+def _seconds(value: float) -> str:
+    """Write seconds with three digits, whole ones in full, no power of ten.
+
+    >>> _seconds(0.0712), _seconds(19_132.4), _seconds(float("inf"))
+    ('0.0712', '19,132', 'unbounded')
+    """
+    if not np.isfinite(value):
+        return "unbounded"
+    return f"{value:,.0f}" if value >= 1000.0 else f"{value:.3g}"
 
 
 def _unfit(label: str, candidate: Candidate, longest: int) -> Alternative:

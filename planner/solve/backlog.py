@@ -6,11 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf.quantity import Quantity
+from planner.solve.kernel.work import unfinished_work
 
 Floats = NDArray[np.float64]
 
-SEGMENT_BINS = 1800  # long stretches are cut into pieces that are worked off side by side,
-LEAD_BINS = 450  # each with this much of its past to build its queue up from
 RESOLVED_BINS = 2.0  # a burst is visible in the bins once it lasts about two of them
 
 
@@ -85,51 +84,10 @@ def backlog(arriving: Floats, supply: Floats, scale: Floats, bin_s: float) -> tu
     >>> round(float(v[0, -1])), float(q[0, -1])
     (3000, 0.0)
     """
-    if arriving.shape[1] > SEGMENT_BINS + LEAD_BINS:
-        return _in_segments(arriving, supply, scale, bin_s)
-    net = (arriving - supply) * bin_s
-    level = np.cumsum(net, axis=1)
-    fluid: Floats = level - np.minimum(np.minimum.accumulate(level, axis=1), 0.0)
-    coming = np.ascontiguousarray(arriving.T) * bin_s
-    scales = np.ascontiguousarray(scale.T)
-    drift = (np.ascontiguousarray(net.T) - scales) * 0.5
-    work = np.empty_like(coming)
-    v = np.zeros(coming.shape[1])
-    half, root = np.empty_like(v), np.empty_like(v)
-    for index in range(len(work)):
-        np.add(v, coming[index], out=root)
-        root *= scales[index]
-        np.multiply(v, 0.5, out=half)
-        half += drift[index]
-        v = np.multiply(half, half, out=work[index])
-        v += root
-        np.sqrt(v, out=v)
-        v += half
-    return work.T, fluid
-
-
-def _in_segments(
-    arriving: Floats, supply: Floats, scale: Floats, bin_s: float
-) -> tuple[Floats, Floats]:
-    """Return `backlog` of a long stretch: its pieces as lanes, each with a lead-in."""
-    lanes, bins = arriving.shape
-    pieces = -(-bins // SEGMENT_BINS)
-    index = np.arange(-LEAD_BINS, SEGMENT_BINS) + SEGMENT_BINS * np.arange(pieces)[:, None]
-    valid = (index >= 0) & (index < bins)
-    index = np.clip(index, 0, bins - 1)
-
-    def cut(values: Floats) -> Floats:
-        return values[:, index].reshape(lanes * pieces, -1)
-
-    work, fluid = backlog(
-        cut(np.asarray(arriving)) * np.tile(valid, (lanes, 1)), cut(supply), cut(scale), bin_s
-    )
-
-    def joined(values: Floats) -> Floats:
-        own = values.reshape(lanes, pieces, -1)[:, :, LEAD_BINS:]
-        return own.reshape(lanes, -1)[:, :bins]
-
-    return joined(work), joined(fluid)
+    a, s, e = (np.ascontiguousarray(rates) for rates in (arriving, supply, scale))
+    work, fluid = np.empty(a.shape), np.empty(a.shape)
+    unfinished_work(a, s, e, bin_s, work, fluid)
+    return work, fluid
 
 
 def waiting_tail(work: Quantity, fluid: Quantity, scale: Quantity, tokens: Quantity) -> Quantity:

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from planner.perf.step_cost import StepCost
 from planner.solve.estimate import Check, estimate
-from planner.solve.steady import kv_sequences, lanes, mean_past
+from planner.solve.sharing import kv_sequences
+from planner.solve.steady import lanes, mean_past
 from planner.solve.steps import step
 from planner.solve.stretch import SPEEDS_S, Stretch
 

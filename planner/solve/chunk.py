@@ -91,6 +91,7 @@ def chunk_analysis(decision: Decision, binding: Judged, prompt_tokens: float) ->
         default_flag_tokens=default.max_num_batched_tokens,
         matters=matters,
         reason=reason,
+        prompt_tokens=prompt_tokens,
         curve=_curve(decision, inputs, seqs, context, state.past, prompt_tokens, chunks),
     )
 

@@ -13,6 +13,7 @@ from planner.solve.plan import Concurrency
 from planner.solve.steady import State, lanes, steady
 from planner.solve.stretch import BLOCK_S, LEAD_S, Stretch
 from planner.solve.traffic import Traffic
+from planner.solve.windows import window_label
 
 Floats = NDArray[np.float64]
 
@@ -73,6 +74,7 @@ def concurrency(decision: Decision) -> Concurrency:
         p95_context_tokens=held.p95,
         resident_at_mean=capacity / held.mean,
         resident_at_p95=capacity / held.p95,
+        window=window_label(stretch.start_s, stretch.end_s, decision.case.requests.origin),
         held_tokens_worst=float(used.mean()),
         kv_use_worst=float(used.mean()) / capacity,
         preemption_probability=float(np.mean(overflow)),

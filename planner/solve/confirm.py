@@ -23,6 +23,7 @@ from planner.solve.search import Option, Priced, configs_of
 from planner.solve.steps import stretched
 from planner.solve.verify import Span, Trial, carried, trial_of
 from planner.spec.deployment import Deployment
+from planner.text import counted
 
 Progress = Callable[[str], None]
 
@@ -68,8 +69,12 @@ def confirm(
     case = decision.case
     all_priced = _priced(decision, fitting)
 
+    trials: dict[Deployment, Trial | None] = {}  # a trial remembers what it was asked
+
     def trial(priced: Priced, candidate: Candidate) -> Trial | None:
-        return _trial(decision, priced, candidate)
+        if candidate.deployment not in trials:
+            trials[candidate.deployment] = _trial(decision, priced, candidate)
+        return trials[candidate.deployment]
 
     mine = next(p for p in all_priced if decision.candidate in p.family.candidates)
     chosen = trial(mine, decision.candidate)
@@ -89,7 +94,7 @@ def confirm(
             best = best_settings(case, found, trial, spans, _defaults(case, fitting))
             probed += tried
         progress("replaying the whole trace")
-        harder = _harder(case, best, spans)
+        harder = harder_spans(case, best, spans)
         if not harder:
             break
         spans = (*spans, *harder)
@@ -131,15 +136,15 @@ def _defaults(case: Case, fitting: Sequence[Family]) -> dict[str, Deployment]:
     }
 
 
-def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
-    """Return windows not probed yet in which the winner misses a target, the worst first.
+def harder_spans(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
+    """Return windows not probed yet in which a finalist misses a target, the worst first.
 
     The whole trace is replayed on few replicas, so a window that fails there is asked again on
     more of them: what only the luck of two replicas broke is not a harder window.
     """
     count = best.replicas_for_load
     load = fleet_load(case.needs) / count
-    whole = best.trial.whole(load, count)
+    whole = best.trial.scouted(load, count)
     missed: dict[Span, float] = {}
     for result in whole.targets:
         allowed = 1.0 - result.target.percentile / 100.0
@@ -154,7 +159,7 @@ def _harder(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span]:
 def _nothing_survives(decision: Decision) -> InfeasibleError:
     deployment = decision.deployment
     return InfeasibleError(
-        f"the equations would allow {decision.replicas} replicas of TP"
+        f"the equations would allow {counted(decision.replicas, 'replica')} of TP"
         f"{deployment.tensor_parallel_size} on {deployment.gpu}, but the replay of the trace breaks"
         " a target at every load near that",
         nearest="Relax the target nearest to its limit on an idle replica, or try another GPU.",

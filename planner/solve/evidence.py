@@ -17,7 +17,7 @@ BY_EQUATIONS_ONLY = (
     "Preemption is kept away from, not simulated: its recompute work is not in the latencies.",
 )
 BY_REPLAY = (
-    "Alternatives and sensitivities come from the equations, scaled to the plan's replay.",
+    "Alternatives and the count for even traffic come from the equations, scaled to the replay.",
     "Cached prefixes are those the log reports; the replay evicts none of them.",
 )
 

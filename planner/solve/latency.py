@@ -205,12 +205,15 @@ def tpot_within(at: Waits, limit_s: Floats | float) -> Floats:
     """
     from scipy.special import gammainc
 
-    above = np.maximum(at.gap_mean_s - at.gap_floor_s, 1e-9)
-    variance = np.maximum(at.gap_variance, 1e-18)
+    limit = np.broadcast_to(np.asarray(limit_s, np.float64), at.gap_mean_s.shape)
+    within = np.ones(limit.shape)
+    open_ = limit < at.gap_ceiling_s
+    floor, mean = at.gap_floor_s[open_], at.gap_mean_s[open_]
+    above = np.maximum(mean - floor, 1e-9)
+    variance = np.maximum(at.gap_variance[open_], 1e-18)
     shape = np.maximum(above**2 / variance, SMALLEST_SHAPE)
-    left = np.maximum(np.asarray(limit_s) - at.gap_floor_s, 0.0)
-    chance = gammainc(shape, left * above / variance)
-    within: Floats = np.where(np.asarray(limit_s) >= at.gap_ceiling_s, 1.0, chance)
+    left = np.maximum(limit[open_] - floor, 0.0)
+    within[open_] = gammainc(shape, left * above / variance)
     return within
 
 

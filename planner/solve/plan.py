@@ -32,6 +32,8 @@ class Cost:
     usd_per_month: float | None
     usd_per_million_tokens_mean: float | None  # input + output at the trace's mean rate, grown
     usd_per_million_tokens_peak: float | None  # at the busiest evaluation window's rate
+    mean_tokens_per_s: float | None  # input + output of the fleet, at the trace's mean rate, grown
+    peak_tokens_per_s: float | None  # the same in the busiest evaluation window
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,7 @@ class ChunkPoint:
     step_s: float  # calibrated
     compute_s: float  # theory: 2P(C + D)/F
     floor_s: float  # theory: (weights + D·S·k)/W
-    ttft_s: float  # ⌈T/C⌉·τ of the mean prompt of the binding class
+    ttft_s: float  # ⌈T/C⌉·τ of the mean prompt of the binding class, every step full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ class ChunkAnalysis:
     default_flag_tokens: int  # the engine's own default on this GPU
     matters: bool  # False: chunking changes nothing for this traffic
     reason: str  # id of the finding that says why it does or does not matter
+    prompt_tokens: float  # mean prompt of the binding class, for the curve's TTFT
     curve: tuple[ChunkPoint, ...]
 
 
@@ -121,6 +124,8 @@ class Surge:
     busiest_10min_start_s: float
     busiest_minute_start_s: float
     decides: bool  # the surge, not the mean, sets the replica count
+    mean_requests_per_s: float  # after sample rate and growth, whole fleet
+    even_capacity_requests_per_s: float  # of one replica if the same requests came evenly
     replicas_for_mean: int
     replicas: int
     budgets: tuple[BudgetRow, ...]
@@ -131,10 +136,11 @@ class Concurrency:
     """KV capacity against what the traffic holds."""
 
     memory: MemoryBudget
-    mean_context_tokens: float
+    mean_context_tokens: float  # H: held by a running request, over the whole trace
     p95_context_tokens: float
     resident_at_mean: float  # kv_tokens / mean context
     resident_at_p95: float
+    window: str  # the worst one: in which most is held
     held_tokens_worst: float  # mean KV tokens held in the worst window, per replica
     kv_use_worst: float  # held / capacity
     preemption_probability: float  # that a step in the worst window overflows
@@ -155,6 +161,9 @@ class ReplicaTerms:
     for_load: int  # ceil(exact)
     spare: int
     band_terms: Mapping[str, float]  # name -> relative half-width, e.g. "step_time": 0.09
+    band_counts: Mapping[str, tuple[int, ...]]  # name -> least and most replicas for the load
+    mean_input_tokens: float  # of the requests in that window, all classes
+    mean_output_tokens: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,14 +180,31 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Miss:
+    """A target that does not hold: the percentile in its worst window, and its limit."""
+
+    class_name: str
+    metric: str
+    percentile: float
+    value_s: float  # NaN: unbounded, requests are turned away or never finish
+    limit_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
-    """One assumption, moved: what the count becomes."""
+    """One assumption, moved: what the count becomes.
+
+    `exact` is the count for the load before rounding, where it follows from the plan's own by
+    arithmetic; `miss` what one replica fewer would miss, where that was asked.
+    """
 
     assumption: str  # "output_tokens", "step_time", "tpot_s target of chat", "growth", …
     change: str  # "+20 %"
     replicas: int | None
     gpus: int | None
     flips: bool
+    exact: float | None = None
+    miss: Miss | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,13 +216,23 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchStage:
-    """How many candidates entered and left one stage of the search."""
+class SearchGroup:
+    """Candidates that share GPU, layout and dtypes, and what became of them.
 
-    stage: str  # "enumerated", "fits_memory", "stable", "meets_targets"
+    `least_gpus` would carry the load if only throughput counted, spares included; no member can
+    do with fewer.
+    """
+
+    gpu: str
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    weight_dtype: str
+    kv_cache_dtype: str
     candidates: int
-    dropped: int
-    reasons: Mapping[str, int]
+    dropped: int  # of those: do not fit in memory
+    least_gpus: int | None
+    least_usd_per_hour: float | None
+    outcome: str  # "chosen", "misses_where_cheaper", "no_cheaper_at_best", "does_not_fit"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +298,7 @@ class Plan:
     alternatives: tuple[Alternative, ...]
     sensitivity: tuple[Sensitivity, ...]
     findings: tuple[Finding, ...]
-    search: tuple[SearchStage, ...]
+    search: tuple[SearchGroup, ...]
     evidence: tuple[Evidence, ...]
     not_modelled: tuple[str, ...]
     warnings: tuple[str, ...]

@@ -21,7 +21,9 @@ from planner.solve.estimate import estimate
 from planner.solve.evidence import evidence, not_modelled
 from planner.solve.expected import latency_rows
 from planner.solve.fleet import exact_replicas
+from planner.solve.groups import search_groups
 from planner.solve.infeasible import nothing_fits
+from planner.solve.moved import replayed_sensitivities
 from planner.solve.plan import (
     Cost,
     Count,
@@ -30,7 +32,7 @@ from planner.solve.plan import (
     Plan,
     Provenance,
     ReplicaTerms,
-    SearchStage,
+    Sensitivity,
 )
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
@@ -72,6 +74,28 @@ def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> 
     InfeasibleError
         The model fits on none of the GPUs, or no configuration meets the targets at any load.
     """
+    decision, options, found = chosen(case, progress)
+    progress("explaining")
+    return _plan(decision, options, found, context)
+
+
+def chosen(
+    case: Case, progress: Progress = lambda _: None
+) -> tuple[Decision, list[Option], tuple[Family, ...]]:
+    """Return the decision, the options it was chosen from, and everything enumerated.
+
+    Parameters
+    ----------
+    case
+        Model, engine, GPUs, targets and traffic.
+    progress
+        Called with what is being done.
+
+    Raises
+    ------
+    InfeasibleError
+        The model fits on none of the GPUs, or no configuration meets the targets at any load.
+    """
     progress("enumerating configurations")
     found = _enumerate(case, pipelines=False)
     if not any(family.candidates for family in found):
@@ -90,8 +114,7 @@ def solve(case: Case, context: Context, progress: Progress = lambda _: None) -> 
         except InfeasibleError:
             raise error from None
     decision, replayed = confirm(decision, _fitting(found), progress)
-    progress("explaining")
-    return _plan(decision, [*options, *replayed], found, context)
+    return decision, [*options, *replayed], found
 
 
 def _enumerate(case: Case, *, pipelines: bool) -> tuple[Family, ...]:
@@ -150,9 +173,9 @@ def _plan(
         slo=context.slo,
         defaulted=case.slo.defaulted,
         alternatives=alternatives(decision, options),
-        sensitivity=sensitivities(decision, _step_time_counts(decision)),
+        sensitivity=_sensitivity(decision),
         findings=remarks(parts),
-        search=_stages(found, options, decision),
+        search=search_groups(decision, found),
         evidence=evidence(decision),
         not_modelled=not_modelled(decision),
         warnings=context.warnings,
@@ -176,13 +199,16 @@ def _band(decision: Decision) -> CountBand:
         return count_band(decision, decision.confirmed)
     low, high = step_time_band(decision)
     width = max(high - decision.replicas, decision.replicas - low) / decision.replicas
-    return CountBand(low=low, high=high, terms={"step_time": width})
+    return CountBand(
+        low=low, high=high, terms={"step_time": width}, counts={"step_time": (low, high)}
+    )
 
 
-def _step_time_counts(decision: Decision) -> tuple[int, int]:
+def _sensitivity(decision: Decision) -> tuple[Sensitivity, ...]:
+    """Return what would change the count, asked by replay where replay has spoken."""
     if decision.confirmed is not None:
-        return decision.confirmed.counts["step_time"]
-    return step_time_band(decision)
+        return replayed_sensitivities(decision, decision.confirmed)
+    return sensitivities(decision, step_time_band(decision))
 
 
 def _binding_stretch(decision: Decision, latency: tuple[LatencyRow, ...]) -> Judged:
@@ -220,11 +246,9 @@ def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms
     """Return demand to replicas, term by term, in the rate of the binding stretch."""
     case, needs = decision.case, decision.case.needs
     span = binding.stretch.end_s - binding.stretch.start_s
-    arrival = decision.demand.traffic.arrival_s
-    end = (
-        binding.stretch.end_s if binding.stretch.end_s < decision.demand.traffic.span_s else np.inf
-    )
-    first, last = np.searchsorted(arrival, [binding.stretch.start_s, end])
+    traffic = decision.demand.traffic
+    end = binding.stretch.end_s if binding.stretch.end_s < traffic.span_s else np.inf
+    first, last = np.searchsorted(traffic.arrival_s, [binding.stretch.start_s, end])
     rate = float(last - first) / span
     return ReplicaTerms(
         window=_label(decision, binding),
@@ -236,6 +260,9 @@ def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms
         for_load=decision.replicas,
         spare=case.slo.spare_replicas,
         band_terms=band.terms,
+        band_counts=band.counts,
+        mean_input_tokens=float(traffic.input_tokens[first:last].mean()) if last > first else 0.0,
+        mean_output_tokens=float(traffic.output_tokens[first:last].mean()) if last > first else 0.0,
     )
 
 
@@ -250,6 +277,8 @@ def _cost(decision: Decision, gpus: int) -> Cost:
             usd_per_month=None,
             usd_per_million_tokens_mean=None,
             usd_per_million_tokens_peak=None,
+            mean_tokens_per_s=None,
+            peak_tokens_per_s=None,
         )
     hour = usd_per_hour(gpus, price)
     mean, peak = _token_rates(decision)
@@ -260,6 +289,8 @@ def _cost(decision: Decision, gpus: int) -> Cost:
         usd_per_month=usd_per_month(hour),
         usd_per_million_tokens_mean=usd_per_million_tokens(hour, mean),
         usd_per_million_tokens_peak=usd_per_million_tokens(hour, peak),
+        mean_tokens_per_s=mean,
+        peak_tokens_per_s=peak,
     )
 
 
@@ -273,43 +304,3 @@ def _token_rates(decision: Decision) -> tuple[float, float]:
     places = np.searchsorted(traffic.arrival_s, [*edges, np.inf])
     sums = np.diff(tokens[places])[: max(1, int(traffic.span_s // window))]
     return mean * needs.fleet_factor, float(sums.max()) / window * needs.fleet_factor
-
-
-def _stages(
-    found: tuple[Family, ...], options: list[Option], decision: Decision
-) -> tuple[SearchStage, ...]:
-    """Return how many candidates entered and left each stage."""
-    fit = sum(len(family.candidates) for family in found)
-    dropped = sum(family.dropped for family in found)
-    holding = sum(option.replicas is not None for option in options)
-    stages = [
-        SearchStage(
-            stage="enumerated",
-            candidates=fit + dropped,
-            dropped=dropped,
-            reasons={"does_not_fit": dropped} if dropped else {},
-        ),
-        SearchStage(
-            stage="fits_memory",
-            candidates=fit,
-            dropped=fit - len(options),
-            reasons={"costs_more": fit - len(options)} if fit > len(options) else {},
-        ),
-        SearchStage(
-            stage="meets_targets",
-            candidates=len(options),
-            dropped=len(options) - holding,
-            reasons={"violates": len(options) - holding} if len(options) > holding else {},
-        ),
-    ]
-    if decision.confirmed is not None:
-        probed = decision.confirmed.probed
-        stages.append(
-            SearchStage(
-                stage="replayed",
-                candidates=probed,
-                dropped=probed - 1,
-                reasons={"costs_more_or_violates": probed - 1} if probed > 1 else {},
-            )
-        )
-    return tuple(stages)

@@ -11,9 +11,8 @@ from planner.solve.estimate import estimate, percentile_s
 from planner.solve.findings import finding
 from planner.solve.fleet import replica_factor
 from planner.solve.plan import Finding, LatencyRow
-from planner.solve.remarks_engine import Parts, chunk_remarks, memory_remarks
+from planner.solve.remarks_engine import Parts, chunk_remarks, longest_gap_s, memory_remarks
 from planner.solve.replayed import after_loss
-from planner.solve.steps import step
 from planner.solve.surge import MINUTE_S, TEN_MINUTES_S
 from planner.solve.traffic import QUANTUM_WORTH_SPREADING_S
 
@@ -94,6 +93,9 @@ def _surge(parts: Parts) -> Iterator[Finding]:
         yield finding(
             "surge_decides",
             **rates,
+            mean_requests_per_s=surge.mean_requests_per_s,
+            even_capacity_requests_per_s=surge.even_capacity_requests_per_s,
+            headroom_share=parts.decision.case.slo.headroom,
             replicas_for_mean=surge.replicas_for_mean,
             replicas=surge.replicas,
         )
@@ -175,14 +177,18 @@ def _interference(parts: Parts) -> Iterator[Finding]:
     short, long = by_prompt[0], by_prompt[-1]
     if long.input_tokens.p99 < LONG_OVER_SHORT * short.input_tokens.p99:
         return
-    size = min(long.input_tokens.p99, float(parts.chunk.chosen_tokens))
-    gap = step(parts.decision.cost, parts.chunk.decode_seqs, parts.chunk.context_tokens, size)
     yield finding(
         "mixed_class_interference",
         long_class=long.name,
         short_class=short.name,
         long_prompt_tokens=long.input_tokens.p99,
-        gap_s=float(gap.gap_s),
+        gap_s=longest_gap_s(
+            parts.decision.cost,
+            parts.chunk,
+            long.input_tokens.p99,
+            float(parts.chunk.chosen_tokens),
+            mixes=parts.decision.case.mixes,
+        ),
     )
 
 

@@ -10,12 +10,14 @@ import numpy as np
 from planner.perf import theory
 from planner.perf.ideal import TheoryInputs, theory_inputs
 from planner.perf.memory import memory_budget
+from planner.perf.step_cost import StepCost
 from planner.solve.capacity import Judged
 from planner.solve.case import Decision
 from planner.solve.findings import finding
 from planner.solve.plan import ChunkAnalysis, Concurrency, Finding, LatencyRow, Surge
 from planner.solve.steady import steady
 from planner.solve.steps import step
+from planner.solve.windows import window_label
 
 NEAR_PREEMPTION = 1.5  # load multiple below which the KV limit counts as near
 LIKELY_PREEMPTION = 0.01  # share of steps that overflow
@@ -138,15 +140,35 @@ def _whether(parts: Parts) -> Iterator[Finding]:
     else:
         most = round(longest + chunk.decode_seqs) + 1
         budget = max(most, decision.deployment.max_num_batched_tokens)
-        wide = decision.case.cost(decision.with_budget(budget))
-        gap = step(wide, chunk.decode_seqs, chunk.context_tokens, np.array([longest])).gap_s
+        wide, mixes = decision.case.cost(decision.with_budget(budget)), decision.case.mixes
         yield finding(
             "chunking_matters",
             one_step_share=one_step,
-            unchunked_gap_s=float(gap[0]),
-            chosen_gap_s=_curve_s(chunk, chunk.chosen_tokens),
+            unchunked_gap_s=longest_gap_s(wide, chunk, longest, longest, mixes=mixes),
+            chosen_gap_s=longest_gap_s(
+                wide, chunk, longest, float(chunk.chosen_tokens), mixes=mixes
+            ),
             longest_prompt_tokens=longest,
         )
+
+
+def longest_gap_s(
+    cost: StepCost, chunk: ChunkAnalysis, prompt_tokens: float, chunk_tokens: float, *, mixes: bool
+) -> float:
+    """Return the longest step that one prompt makes, cut into chunks, beside the plan's decodes.
+
+    A chunk of c tokens after p tokens of the same prompt attends to p + c/2 on average and reads
+    back p; the longest step is not always the first, because later chunks look further back.
+    """
+    past = np.arange(0.0, prompt_tokens, max(1.0, chunk_tokens))
+    sizes = np.minimum(prompt_tokens - past, chunk_tokens)
+    seqs, context = chunk.decode_seqs, chunk.context_tokens
+    attended = past + sizes / 2.0
+    if mixes:
+        gaps = step(cost, seqs, context, sizes, attended).gap_s
+    else:  # a prefill step runs alone and the decodes wait for it
+        gaps = step(cost, seqs, context).gap_s + step(cost, 0.0, 0.0, sizes, attended).gap_s
+    return float(np.max(gaps + cost.prefix_s * past))
 
 
 def memory_remarks(parts: Parts) -> Iterator[Finding]:
@@ -160,6 +182,7 @@ def memory_remarks(parts: Parts) -> Iterator[Finding]:
         "preemption_near" if near else "preemption_far",
         load_factor=kv.preemption_load_factor,
         kv_use_share=kv.kv_use_worst,
+        window=kv.window,
         probability_share=kv.preemption_probability,
         recompute_s=kv.preemption_cost_s,
     )
@@ -180,15 +203,22 @@ def _concurrency(parts: Parts) -> Iterator[Finding]:
     seqs = decision.deployment.max_num_seqs
     state = steady(decision.cost, parts.binding.stretch, decision.at(), mixes=decision.case.mixes)
     wanted = float(state.wanted.max())
+    origin = decision.case.requests.origin
+    stretch = parts.binding.stretch
+    where: dict[str, float | str] = {
+        "window": window_label(stretch.start_s, stretch.end_s, origin),
+        "block_s": stretch.block_s,
+    }
     if kv.resident_at_mean < seqs:
         yield finding(
             "kv_caps_concurrency",
             resident_seqs=kv.resident_at_mean,
             wanted_seqs=wanted,
             max_num_seqs=seqs,
+            **where,
         )
     elif wanted > RESIDENT_SHARE * seqs:
-        yield finding("slots_cap_concurrency", max_num_seqs=seqs, wanted_seqs=wanted)
+        yield finding("slots_cap_concurrency", max_num_seqs=seqs, wanted_seqs=wanted, **where)
 
 
 def _activation(parts: Parts) -> Iterator[Finding]:
@@ -209,11 +239,14 @@ def _activation(parts: Parts) -> Iterator[Finding]:
         )
     elif memory.activation_source.startswith("sampler"):
         half = replace(deployment, max_num_seqs=max(1, deployment.max_num_seqs // 2))
+        then = memory_budget(case.model, gpu, case.engine, half)
         yield finding(
             "sampler_sets_activation",
             activation_bytes=memory.activation_bytes,
             max_num_seqs=deployment.max_num_seqs,
-            kv_tokens_at_half_seqs=memory_budget(case.model, gpu, case.engine, half).kv_tokens,
+            kv_tokens=memory.kv_tokens,
+            kv_tokens_at_half_seqs=then.kv_tokens,
+            source_at_half_seqs=then.activation_source,
         )
     if not memory.visible_known:
         yield finding("visible_memory_unknown", visible_bytes=memory.visible_bytes)

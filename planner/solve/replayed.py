@@ -16,30 +16,49 @@ from planner.solve.steps import stretched
 from planner.solve.verify import PROBE_REQUESTS, Span, Trial
 from planner.solve.windows import window_label
 
+SUSPECTS = 2  # windows of the whole trace's replay that are asked again, beside the deciding ones
+
 
 def replayed_rows(decision: Decision, confirmed: Confirmed) -> tuple[LatencyRow, ...]:
-    """Return every target with what the replay gives.
+    """Return every target with what the replay gives in its worst window.
 
-    The worst window is the one with the largest percentile in the replay of the whole trace. It is
-    then replayed on as many replicas as a probe allows, as expected and for the band: with every
-    step slower or faster by the calibration's band and, where the load is above the trace's own,
-    with burstier copies.
+    The whole trace is replayed on few replicas, whose luck can make another window look worst. So
+    the windows with the largest percentiles there and those that decide the count are replayed
+    again on as many replicas as a probe allows, and the worst of these is the row's. Its band comes
+    from the same replay with every step slower or faster by the calibration's band and, where the
+    load is above the trace's own, with burstier copies.
     """
-    replays: dict[Span, tuple[Replay, ...]] = {}
+    trial, *doubts = _readings(decision, confirmed.trial)
+    expected: dict[Span, Replay] = {}
+    doubted: dict[Span, tuple[Replay, ...]] = {}
+
+    def again(reading: tuple[Trial, int], span: Span) -> Replay:
+        other, budget = reading
+        return other.replayed(decision.load, decision.replicas, span=span, budget=budget)
+
     rows = []
     for result in confirmed.whole.targets:
-        if not result.windows:
+        found: list[tuple[WindowResult, Span]] = []
+        for span in _candidates(result, confirmed.spans):
+            if span not in expected:
+                expected[span] = again(trial, span)
+            window = _same(expected[span], result)
+            if window is not None:
+                found.append((window, span))
+        if not found:
             continue
-        worst = max(result.windows, key=lambda window: window.value_s)
-        span = (worst.start_s, worst.end_s)
-        if span not in replays:
-            replays[span] = tuple(
-                trial.replayed(decision.load, decision.replicas, span=span, budget=budget)
-                for trial, budget in _readings(decision, confirmed.trial)
-            )
-        found = [window for each in replays[span] if (window := _same(each, result)) is not None]
-        rows.append(_row(decision, result, found))
+        worst, span = max(found, key=lambda pair: pair[0].value_s)
+        if span not in doubted:
+            doubted[span] = tuple(again(reading, span) for reading in doubts)
+        others = [w for each in doubted[span] if (w := _same(each, result)) is not None]
+        rows.append(_row(decision, result, [worst, *others]))
     return with_binding(rows)
+
+
+def _candidates(result: TargetResult, spans: tuple[Span, ...]) -> list[Span]:
+    """Return the spans in which a target's worst window is sought, each once."""
+    worst = sorted(result.windows, key=lambda window: -window.value_s)[:SUSPECTS]
+    return list(dict.fromkeys([*((w.start_s, w.end_s) for w in worst), *spans]))
 
 
 def _readings(decision: Decision, trial: Trial) -> list[tuple[Trial, int]]:
@@ -109,11 +128,15 @@ def after_loss(decision: Decision, confirmed: Confirmed) -> Mapping[tuple[str, s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountBand:
-    """Replicas for load, least and most, and the relative half-width each doubt alone gives."""
+    """Replicas for load, least and most, and what each doubt alone gives.
+
+    `terms` are relative half-widths, `counts` the least and the most.
+    """
 
     low: int
     high: int
     terms: Mapping[str, float]
+    counts: Mapping[str, tuple[int, ...]]
 
 
 def count_band(decision: Decision, confirmed: Confirmed) -> CountBand:
@@ -125,4 +148,5 @@ def count_band(decision: Decision, confirmed: Confirmed) -> CountBand:
         terms={
             name: max(high - count, count - low) / count for name, (low, high) in counts.items()
         },
+        counts=dict(counts),
     )

@@ -14,7 +14,7 @@ from planner.solve.capacity import Configs, Judged, holds_at
 from planner.solve.case import Decision
 from planner.solve.demand import SCREEN_SAMPLE
 from planner.solve.estimate import Check, checks_of, estimate
-from planner.solve.fleet import Needs, for_load, replica_factor
+from planner.solve.fleet import Needs, exact_replicas, for_load, replica_factor
 from planner.solve.plan import Sensitivity
 from planner.solve.steady import lanes
 from planner.solve.steps import stretched
@@ -130,7 +130,10 @@ def _arithmetic(decision: Decision) -> list[Sensitivity]:
     if needs.headroom > 0:
         moves.append(("headroom", "none", replace(needs, headroom=0.0)))
     return [
-        _row(decision, name, change, for_load(moved, decision.factor))
+        replace(
+            _row(decision, name, change, for_load(moved, decision.factor)),
+            exact=exact_replicas(moved, decision.factor),
+        )
         for name, change, moved in moves
     ]
 

@@ -9,23 +9,20 @@ prefill and the tokens c in such a step, from the prompt rate a.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.perf.quantity import Quantity
 from planner.perf.step_cost import StepCost
-from planner.solve.steps import step
+from planner.solve.kernel.settle import Physics, Settled, Traffic, settle
 from planner.solve.stretch import SPEEDS_S, Stretch
 
 Floats = NDArray[np.float64]
 
-ITERATIONS = 40
-TOLERANCE = 1e-3
+ITERATIONS = 60
+TOLERANCE = 1e-4
 DAMPING = 0.7  # of each correction; the slots' feedback would oscillate without
-# A running batch that fills the KV cache to the last token preempts half of the time; the state
-# keeps one standard deviation of the held tokens free (running just under capacity is cheaper).
-HELD_SIGMAS = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,44 +83,6 @@ class State:
         return np.minimum(self.budget_supply, self.slot_supply)
 
 
-def mixed_steps(
-    demand: Quantity, interval_s: Quantity, lone_chunk: Quantity, full_chunk: Quantity
-) -> tuple[Quantity, Quantity]:
-    """Return share q of steps that carry prefill and the prefill tokens c in such a step.
-
-    Prompts bring a/c₁ chunks per second (c₁ tokens each when alone); a step of τ seconds is met by
-    none of them with probability exp(−aτ/c₁) (Poisson), and never can q be below aτ/C:
-    q = max(1 − exp(−aτ/c₁), aτ/C), c = aτ/q.
-
-    >>> q, c = mixed_steps(1000.0, 0.01, 500.0, 2000.0)
-    >>> round(float(q), 4), round(float(c), 1)
-    (0.0198, 505.0)
-    """
-    tokens = demand * interval_s
-    share = np.clip(np.maximum(-np.expm1(-tokens / lone_chunk), tokens / full_chunk), 1e-12, 1.0)
-    return share, np.minimum(tokens / share, full_chunk)
-
-
-def residents_at(stretch: Stretch, gap_s: Floats) -> tuple[Floats, Floats]:
-    """Return sequences decoding and KV tokens held at `gap_s` per token, per unit of load.
-
-    Between the tabulated speeds, sequences per (s/token) vary slowly: interpolated in log speed.
-    """
-    logs = np.log(SPEEDS_S)
-    place = np.interp(np.log(np.maximum(gap_s, 1e-6)), logs, np.arange(len(logs)))
-    low = np.minimum(place.astype(np.int64), len(logs) - 2)
-    weight = place - low
-    block = np.broadcast_to(np.arange(gap_s.shape[-1]), gap_s.shape)
-    rates = stretch.residents / SPEEDS_S[:, None]
-    held = stretch.held / SPEEDS_S[:, None]
-
-    def at(table: Floats) -> Floats:
-        mixed: Floats = (1.0 - weight) * table[low, block] + weight * table[low + 1, block]
-        return mixed * gap_s
-
-    return at(rates), at(held)
-
-
 def lone_chunks(stretch: Stretch, budget: Floats) -> Floats:
     """Return prefill tokens per step of a prompt that has the budget to itself: Σp / Σ⌈p/C⌉."""
     chunks = np.ceil(stretch.mix_prompt / budget).sum(axis=-1, keepdims=True)
@@ -156,46 +115,55 @@ def steady(cost: StepCost, stretch: Stretch, at: Lanes, *, mixes: bool = True) -
         Whether a step may carry prefill and decodes together. Where not (SGLang's default), a
         prefill step runs alone and the decodes wait for it.
     """
-    blocks = stretch.residents.shape[1]
     demand = at.factor * stretch.block_tokens
+    shape = (len(at), len(stretch.block_tokens))
     past = mean_past(stretch)
-    lone = lone_chunks(stretch, at.max_num_batched_tokens)
-    shape = (len(at), blocks)
-    gap = np.broadcast_to(step(cost, 1.0, 0.0).gap_s, shape).copy()
-    admitted = np.ones(shape)
-    life = remaining_tokens(stretch.sample.output_tokens)
-    for _ in range(ITERATIONS):
-        recent = recent_gap(gap, life, stretch.block_s)
-        wanted, limit, context = _decodes(stretch, at, recent)
-        decodes = np.minimum(wanted * admitted, limit)
-        full_chunk = np.maximum(1.0, at.max_num_batched_tokens - decodes * cost.tokens_per_decode)
-        alone = step(cost, decodes, context)
-        full = _prefill_step(cost, decodes, context, full_chunk, past, alone.gap_s, mixes)
-        supply = full_chunk / full[1]
-        slots = np.minimum(1.0, limit / np.maximum(wanted, 1e-9))
-        admitted = np.minimum(np.minimum(1.0, supply / np.maximum(demand, 1e-9)), slots)
-        share, chunk = mixed_steps(demand * admitted, gap / cost.stages, lone, full_chunk)
-        mixed = _prefill_step(cost, decodes, context, chunk, past, alone.gap_s, mixes)
-        new = (1.0 - share) * alone.gap_s + share * mixed[0]
-        change = float(np.max(np.abs(new - gap) / gap, initial=0.0))
-        gap = gap + DAMPING * (new - gap)
-        if change < TOLERANCE:
-            break
+    found = Settled(*(np.empty(shape) for _ in Settled._fields))
+    settle(
+        _physics(cost),
+        _offered(stretch, at, past, mixes=mixes),
+        ITERATIONS,
+        TOLERANCE,
+        DAMPING,
+        np.empty(shape[1] + 1),
+        found,
+    )
+    limited = found.slots < 1.0
     return State(
-        decodes=decodes,
-        wanted=wanted,
-        context=context,
-        decode_gap_s=alone.gap_s,
-        mixed_gap_s=mixed[0],
-        full_gap_s=full[0],
-        mixed_share=share,
-        mean_gap_s=gap,
-        chunk=chunk,
-        full_chunk=full_chunk,
+        **{name: getattr(found, name) for name in Settled._fields if name != "slots"},
         demand=demand,
-        budget_supply=supply,
-        slot_supply=np.where(slots < 1.0, demand * slots, np.inf),
+        slot_supply=np.where(limited, demand * found.slots, np.inf),
         past=past,
+    )
+
+
+def _physics(cost: StepCost) -> Physics:
+    """Return the cost's fields as the kernel reads them, of one type each: it compiles once."""
+    whole: dict[str, type] = {"tokens_per_decode": int, "stages": int, "async_scheduling": bool}
+
+    def of(name: str) -> Any:  # noqa: ANN401 - an array or a number
+        value = getattr(cost, name)
+        return value if isinstance(value, np.ndarray) else whole.get(name, float)(value)
+
+    return Physics(**{name: of(name) for name in Physics._fields})
+
+
+def _offered(stretch: Stretch, at: Lanes, past: float, *, mixes: bool) -> Traffic:
+    """Return the demand and the lanes as the kernel reads them."""
+    return Traffic(
+        residents=stretch.residents / SPEEDS_S[:, None],
+        held=stretch.held / SPEEDS_S[:, None],
+        log_speeds=np.log(SPEEDS_S),
+        block_tokens=stretch.block_tokens,
+        block_s=stretch.block_s,
+        life_tokens=remaining_tokens(stretch.sample.output_tokens),
+        past_tokens=past,
+        mixes=mixes,
+        factor=at.factor[:, 0].copy(),
+        max_num_batched_tokens=at.max_num_batched_tokens[:, 0].copy(),
+        max_num_seqs=at.max_num_seqs[:, 0].copy(),
+        kv_tokens=at.kv_tokens[:, 0].copy(),
+        lone_chunk=lone_chunks(stretch, at.max_num_batched_tokens)[:, 0].copy(),
     )
 
 
@@ -208,65 +176,3 @@ def remaining_tokens(outputs: Floats) -> float:
     50.0
     """
     return max(1.0, float((outputs**2).sum() / (2.0 * outputs.sum()))) if len(outputs) else 1.0
-
-
-def recent_gap(gap_s: Floats, life_tokens: float, block_s: float) -> Floats:
-    """Return the gap at which the sequences now running have run: harmonic over their life.
-
-    Who still runs now depends on the speed since its arrival, not on the speed of this minute: a
-    surge of a minute cannot fill a batch that takes three minutes to fill.
-
-    >>> recent_gap(np.array([[0.01, 0.01, 0.1]]), 1200, 60.0).round(4).tolist()
-    [[0.01, 0.01, 0.0182]]
-    """
-    length = life_tokens * gap_s / block_s  # blocks of life at the present speed
-    tokens = np.cumsum(1.0 / gap_s, axis=1)
-    blocks = gap_s.shape[1]
-    position = np.arange(1, blocks + 1) - np.maximum(length, 1.0)
-    low = np.clip(position.astype(np.int64), 0, blocks - 1)
-    padded = np.concatenate([np.zeros((len(gap_s), 1)), tokens], axis=1)
-    start = np.take_along_axis(padded, low, axis=1)
-    after = np.take_along_axis(padded, low + 1, axis=1)
-    earlier = start + (position - low) * (after - start)  # before the stretch: as at its start
-    recent: Floats = np.maximum(length, 1.0) / (tokens - earlier)
-    return recent
-
-
-def _decodes(stretch: Stretch, at: Lanes, gap: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return D without limits, the D that slots and KV allow, and the mean context S."""
-    unit, held = residents_at(stretch, gap)
-    context = np.where(unit > 1e-12, held / np.maximum(unit, 1e-12), 0.0)
-    limit = np.minimum(at.max_num_seqs, kv_sequences(at.kv_tokens, context))
-    return at.factor * unit, np.maximum(limit, 1e-3), context
-
-
-def kv_sequences(kv_tokens: Quantity, context: Quantity) -> Quantity:
-    """Return sequences that fit the KV cache with HELD_SIGMAS deviations of it free.
-
-    N·S + z·√(N·S²·1.5) = kv_tokens for independent sequences whose held tokens have a second
-    moment of about 1.5·S² (contexts spread between prompt and full length).
-
-    >>> round(float(kv_sequences(100_000.0, 1000.0)), 1)
-    88.5
-    """
-    size = np.maximum(context, 1.0)
-    spread = HELD_SIGMAS * np.sqrt(1.5)
-    root = (-spread + np.sqrt(spread**2 + 4.0 * kv_tokens / size)) / 2.0
-    return root**2
-
-
-def _prefill_step(
-    cost: StepCost,
-    decodes: Floats,
-    context: Floats,
-    chunk: Floats,
-    past: float,
-    decode_gap_s: Floats,
-    mixes: bool,
-) -> tuple[Floats, Floats]:
-    """Return what a step with prefill adds up to: gap between a decode's tokens, and interval."""
-    if mixes:
-        times = step(cost, decodes, context, chunk, past)
-        return times.gap_s, times.interval_s
-    times = step(cost, 0.0 * decodes, 0.0, chunk, past)
-    return decode_gap_s + times.gap_s, times.interval_s

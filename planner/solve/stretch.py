@@ -13,6 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.solve.kernel.blocks import (
+    BEGUN,
+    INPUT,
+    INPUT_LATE,
+    LATE,
+    ONES,
+    OUTPUT,
+    OUTPUT_LATE,
+    SUMS,
+    YOUNG,
+    sums_by_block,
+)
 from planner.solve.sample import Sample, place, sample_of
 from planner.solve.sampling import estimated_rate, local_mean, signal_share
 from planner.solve.traffic import Traffic
@@ -160,17 +172,16 @@ def _residents(
     keep = np.flatnonzero(traffic.served[first:last]) + first
     start = (traffic.arrival_s[keep] - begin) / block_s
     length, output = traffic.input_tokens[keep], traffic.output_tokens[keep]
-    ones = np.ones(len(keep))
     residents = np.empty((len(SPEEDS_S), blocks))
     held = np.empty_like(residents)
-    started, started_input = _steps(start, (ones, length), blocks)
-    started_ramp = _ramp(start, blocks)
+    started = _Sums(start, length, output, blocks)
     for index, speed in enumerate(SPEEDS_S):
-        stop = start + output * speed / block_s
-        ended, ended_input, ended_output = _steps(stop, (ones, length, output), blocks)
-        residents[index] = started - ended
-        grown = (started_ramp - _ramp(stop, blocks)) * block_s / speed - ended_output
-        held[index] = started_input - ended_input + grown
+        ended = _Sums(start + output * speed / block_s, length, output, blocks)
+        residents[index] = started.steps(ONES, LATE) - ended.steps(ONES, LATE)
+        grown = (started.ramp() - ended.ramp()) * block_s / speed
+        grown -= ended.steps(OUTPUT, OUTPUT_LATE)
+        prompts = started.steps(INPUT, INPUT_LATE) - ended.steps(INPUT, INPUT_LATE)
+        held[index] = prompts + grown
     return _without_sampling_noise(
         np.maximum(residents, 0.0), np.maximum(held, 0.0), traffic.sample_rate
     )
@@ -196,36 +207,25 @@ def _without_sampling_noise(
     return residents, held
 
 
-def _steps(position: Floats, weights: Sequence[Floats], blocks: int) -> list[Floats]:
-    """Return, for each weight, the block means of Σ weight · 1[t ≥ position] (unit blocks)."""
-    place, late = _clipped(position, blocks)
-    means = []
-    for weight in weights:
-        whole = np.cumsum(_counts(place, weight, blocks + 1))
-        part = _counts(place, weight * late, blocks + 1)
-        means.append((whole - part)[:blocks])
-    return means
+class _Sums:
+    """Requests that begin (or end) at `position`, in unit blocks, reduced to block means."""
 
+    def __init__(self, position: Floats, length: Floats, output: Floats, blocks: int) -> None:
+        self.sums = np.zeros((SUMS, blocks + 1))
+        sums_by_block(position, length, output, self.sums)
 
-def _ramp(position: Floats, blocks: int) -> Floats:
-    """Return the block means of Σ max(0, t − position) (unit blocks)."""
-    place, late = _clipped(position, blocks)
-    earlier = np.minimum(position, 0.0)  # started before the first block
-    count = np.concatenate([[0.0], np.cumsum(np.bincount(place, minlength=blocks + 1))[:-1]])
-    begun = np.concatenate(
-        [[0.0], np.cumsum(np.bincount(place, place + late + earlier, blocks + 1))[:-1]]
-    )
-    middle = np.arange(blocks + 1) + 0.5
-    young = np.where(earlier < 0, 0.5 - earlier, (1.0 - late) ** 2 / 2.0)
-    ramp: Floats = (count * middle - begun + np.bincount(place, young, blocks + 1))[:blocks]
-    return ramp
+    def steps(self, whole: int, late: int) -> Floats:
+        """Return the block means of Σ weight · 1[t ≥ position]."""
+        means: Floats = (np.cumsum(self.sums[whole]) - self.sums[late])[:-1]
+        return means
 
-
-def _clipped(position: Floats, blocks: int) -> tuple[NDArray[np.int64], Floats]:
-    """Return the block of each position and how far into it, clipped to the grid."""
-    inside = np.clip(position, 0.0, float(blocks))
-    place = np.minimum(inside.astype(np.int64), blocks)
-    return place, inside - place
+    def ramp(self) -> Floats:
+        """Return the block means of Σ max(0, t − position)."""
+        count, begun = np.cumsum(self.sums[ONES])[:-1], np.cumsum(self.sums[BEGUN])[:-1]
+        middle = np.arange(1, len(count)) + 0.5
+        ramp: Floats = self.sums[YOUNG][:-1].copy()
+        ramp[1:] += count[:-1] * middle - begun[:-1]
+        return ramp
 
 
 def _mix(traffic: Traffic, part: slice) -> tuple[Floats, Floats]:

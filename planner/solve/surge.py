@@ -39,7 +39,7 @@ def surge(decision: Decision) -> Surge:
     ten, ten_start = _busiest(decision, TEN_MINUTES_S)
     minute, minute_start = _busiest(decision, MINUTE_S)
     rows = _budget_rows(decision, mean * fleet, ten * fleet, minute * fleet, ten_start)
-    flat = replicas_for_mean(decision)
+    flat, even = evenly_spread(decision)
     worse = any(row.utilization_mean < 1.0 and row.verdict != "holds" for row in rows)
     return Surge(
         mean_prompt_tokens_per_s=mean * fleet,
@@ -48,6 +48,8 @@ def surge(decision: Decision) -> Surge:
         busiest_10min_start_s=ten_start,
         busiest_minute_start_s=minute_start,
         decides=flat < decision.replicas or worse,
+        mean_requests_per_s=int(traffic.served.sum()) / traffic.span_s * fleet,
+        even_capacity_requests_per_s=even,
         replicas_for_mean=flat,
         replicas=decision.replicas,
         budgets=rows,
@@ -156,19 +158,25 @@ def _mean(state: State, lead: int) -> tuple[Floats, Floats, Floats]:
     )
 
 
-def replicas_for_mean(decision: Decision) -> int:
-    """Return the replicas that the same traffic would need if it came evenly over the trace."""
-    case = decision.case
+def evenly_spread(decision: Decision) -> tuple[int, float]:
+    """Return what the same traffic would need if it came evenly over the trace.
+
+    The replicas for load, and the requests/s one of them carries within every target: by the
+    equations, scaled to what replay found of the plan.
+    """
+    case, traffic = decision.case, decision.demand.traffic
     even = flattened(whole_classes(decision.whole.stretch, FLAT_SAMPLE))
-    checks = checks_of(even, case.slo.classes, decision.demand.traffic.class_names)
-    factor = capacity_factors(
+    checks = checks_of(even, case.slo.classes, traffic.class_names)
+    factors = capacity_factors(
         decision.cost,
         [Judged(stretch=even, checks=checks)],
         decision.configs,
         mixes=case.mixes,
     )
-    count = for_load(case.screen_needs, float(factor[0]))
-    return decision.replicas if count is None else min(count, decision.replicas)
+    factor = float(factors[0]) * case.correction
+    count = for_load(case.needs, factor)
+    rate = int(traffic.served.sum()) / traffic.span_s
+    return decision.replicas if count is None else min(count, decision.replicas), rate * factor
 
 
 def flattened(stretch: Stretch) -> Stretch:

@@ -13,7 +13,7 @@ from planner.solve.sampling import ALL_SIGNAL, burst_shares
 QUANTUM_WORTH_SPREADING_S = 0.5  # coarser timestamps make bursts that the service never saw
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Traffic:
     """Arrays of equal length, sorted by arrival. Token counts are float64: they enter equations.
 

@@ -8,7 +8,8 @@ whole fleet in the budget and no sampling, every request of the trace is replaye
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from planner.errors import InputError
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
 from planner.sim.load import INDEPENDENT_S, scale, subset
+from planner.sim.metrics import TargetResult
 from planner.sim.replay import Replay, replay
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of
@@ -32,10 +34,24 @@ Span = tuple[float, float]
 PROBE_REQUESTS = 80_000  # a probe of one span: its percentiles need thousands, its tails more
 WHOLE_REQUESTS = 1_600_000  # the final replay of the whole trace
 COPIED_REQUESTS = 900_000  # the same of a sampled trace, whose requests are copies
+SCOUT_REQUESTS = 500_000  # the whole trace again, to find windows that are worth a probe
 STRIDE = 1.12  # steps in which a bracket is sought around a guess
 STRIDES = 14  # down to a fifth, up to five times
 REAL_SHARE = 0.5  # of a deviation, above which it is the service and not the draw
 PRECISION = 1.01  # capacities are found to one percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """How a probe ended: given up because a target was lost, or with what every target got."""
+
+    lost: bool
+    targets: tuple[TargetResult, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every target holds in every evaluation window."""
+        return not self.lost and all(target.holds for target in self.targets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +73,9 @@ class Trial:
     seed: int
     spread_s: float
     correlated: bool = False
+    _verdicts: dict[tuple[float, int, Span], Verdict] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def replayed(
         self,
@@ -82,21 +101,17 @@ class Trial:
         stop_when_lost
             Give up as soon as a target is lost.
         """
-        part, judged = self.requests, self.windows
+        trace, judged = self.requests, self.windows
         if span is not None:
-            part = _between(part, span[0] - LEAD_S, span[1])
+            trace = _between(trace, span[0] - LEAD_S, span[1])
             judged = tuple(w for w in judged if w.start_s >= span[0] and w.end_s <= span[1])
-        names = {part.class_names[window.class_id] for window in judged}
-        expected = max(1.0, load * len(part))
+        names = {trace.class_names[window.class_id] for window in judged}
+        expected = max(1.0, load * len(trace))
         simulated = max(1, min(replicas, int(budget / expected)))
+        how = (load * simulated, self.seed, self.correlated, self.spread_s)
+        part = _scaled(trace, *how) if span is None else _probed(trace, *how)
         return replay(
-            scale(
-                part,
-                load * simulated,
-                seed=self.seed,
-                correlated=self.correlated,
-                spread_s=self.spread_s,
-            ),
+            part,
             self.cost,
             self.settings,
             replicas=simulated,
@@ -122,11 +137,33 @@ class Trial:
         budget = WHOLE_REQUESTS if load <= 1.0 else COPIED_REQUESTS
         return self.replayed(load, replicas, budget=budget)
 
+    def scouted(self, load: float, replicas: int) -> Replay:
+        """Replay the whole trace on the few replicas that SCOUT_REQUESTS allows."""
+        return self.replayed(load, replicas, budget=SCOUT_REQUESTS)
+
     def holds(self, load: float, replicas: int, spans: Sequence[Span]) -> bool:
-        """Return whether every target holds in every span."""
-        return all(
-            self.replayed(load, replicas, span=span, stop_when_lost=True).holds for span in spans
-        )
+        """Return whether every target holds in every span, asked where it failed before first."""
+        failed = {span for (_, _, span), verdict in self._verdicts.items() if not verdict.holds}
+        hard_first = sorted(spans, key=lambda span: span not in failed)
+        return all(self.probed(load, replicas, span).holds for span in hard_first)
+
+    def probed(
+        self, load: float, replicas: int, span: Span, *, to_the_end: bool = False
+    ) -> Verdict:
+        """Return how one span ends; each question is replayed once and remembered.
+
+        A probe stops when a target is lost, unless it is asked `to_the_end`.
+        """
+        key = (load, replicas, span)
+        known = self._verdicts.get(key)
+        if known is None or (known.lost and to_the_end):
+            found = self.replayed(load, replicas, span=span, stop_when_lost=not to_the_end)
+            known = self._verdicts[key] = Verdict(lost=found.lost, targets=found.targets)
+        return known
+
+    def knows(self, load: float, replicas: int, span: Span) -> bool:
+        """Return whether `probed` has an answer already."""
+        return (load, replicas, span) in self._verdicts
 
 
 def trial_of(
@@ -156,11 +193,9 @@ def trial_of(
         settings = SchedulerSettings.of(candidate.deployment, case.engine, candidate.memory)
     except InputError:
         return None
-    requests = case.requests
-    held = np.floor(requests.cached_tokens * cached).astype(np.int64)
     return Trial(
         candidate=candidate,
-        requests=replace(requests, arrival_s=traffic.arrival_s, cached_tokens=held),
+        requests=_seen(case.requests, traffic, cached),
         windows=windows,
         classes=case.slo.classes,
         cost=cost,
@@ -168,6 +203,13 @@ def trial_of(
         seed=case.slo.seed,
         spread_s=copies_spread_s(traffic.burst_shares),
     )
+
+
+@lru_cache(maxsize=8)
+def _seen(requests: Requests, traffic: Traffic, cached: float) -> Requests:
+    """Return the trace with the traffic's arrivals, and of each prompt what a cache serves."""
+    held = np.floor(requests.cached_tokens * cached).astype(np.int64)
+    return replace(requests, arrival_s=traffic.arrival_s, cached_tokens=held)
 
 
 def copies_spread_s(burst_shares: tuple[float, float, float]) -> float:
@@ -221,6 +263,17 @@ def carried(
     return low
 
 
+def _scaled(
+    requests: Requests, factor: float, seed: int, correlated: bool, spread_s: float
+) -> Requests:
+    return scale(requests, factor, seed=seed, correlated=correlated, spread_s=spread_s)
+
+
+# Configurations are asked the same question one after the other: few of their loads differ.
+_probed = lru_cache(maxsize=16)(_scaled)
+
+
+@lru_cache(maxsize=16)
 def _between(requests: Requests, start_s: float, end_s: float) -> Requests:
     """Return the requests that arrive in [start, end]."""
     inside = (requests.arrival_s >= start_s) & (requests.arrival_s <= end_s)

@@ -107,6 +107,10 @@ def window_label(start_s: float, end_s: float, origin: str) -> str:
 
     >>> window_label(36000, 39600, "2026-10-13T00:00:00+00:00")
     'Tue 2026-10-13 10:00–11:00'
+    >>> window_label(82800, 86400, "2026-10-13T00:00:00+00:00")
+    'Tue 2026-10-13 23:00–24:00'
+    >>> window_label(18000, 90000, "2026-10-13T00:00:00+00:00")
+    'Tue 2026-10-13 05:00–Wed 2026-10-14 01:00'
     >>> window_label(7200, 10800, "")
     'hour 2 (7200–10800 s)'
     """
@@ -115,5 +119,16 @@ def window_label(start_s: float, end_s: float, origin: str) -> str:
         return f"{hour}({start_s:.0f}–{end_s:.0f} s)" if hour else f"{start_s:.0f}–{end_s:.0f} s"
     begin = datetime.fromisoformat(origin) + timedelta(seconds=start_s)
     end = datetime.fromisoformat(origin) + timedelta(seconds=end_s)
-    until = f"{end:%H:%M}" if end - begin < timedelta(days=1) else f"{end:%a %Y-%m-%d %H:%M}"
-    return f"{begin:%a %Y-%m-%d %H:%M}–{until}"
+    if end.date() == begin.date():
+        until = f"{end:%H:%M}"
+    elif (end.date() - begin.date()).days == 1 and f"{end:%H:%M}" == "00:00":
+        until = "24:00"
+    else:
+        until = _day_and_time(end)
+    return f"{_day_and_time(begin)}–{until}"
+
+
+def _day_and_time(at: datetime) -> str:
+    """Write weekday, date and time; not by strftime("%a"), which follows the user's language."""
+    day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[at.weekday()]
+    return f"{day} {at:%Y-%m-%d %H:%M}"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from planner.errors import InputError, Problem
 from planner.spec.document import Document, dotted, in_order, raise_for
+from planner.spec.nearby import nearest_path
 
 __all__ = ["Document", "dotted", "in_order", "raise_for", "read_document", "scan_document"]
 
@@ -77,7 +78,9 @@ def _text(path: Path, file: str) -> str:
         with path.open("rb") as stream:  # a device has no size: never read more than allowed
             content = stream.read(MAX_BYTES + 1)
     except FileNotFoundError:
-        raise InputError(Problem(message="no such file", file=file)) from None
+        raise InputError(
+            Problem(message="no such file", file=file, hint=nearest_path(path))
+        ) from None
     except IsADirectoryError:
         raise InputError(Problem(message="is a directory, a file is needed", file=file)) from None
     except (OSError, ValueError) as error:

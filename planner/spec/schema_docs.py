@@ -21,7 +21,15 @@ Every file the planner reads or writes has a schema in `schemas/` (JSON Schema 2
 SI and the unit is in the name: seconds, bytes, shares between 0 and 1. In a path, `<name>` stands
 for a name of your own and `[]` for each entry of a list.
 """
-_FIRST = ("slo", "trace", "gpu", "model", "engine", "calibration")  # what a user writes comes first
+_FIRST = (
+    "slo",
+    "fleet",
+    "trace",
+    "gpu",
+    "model",
+    "engine",
+    "calibration",
+)  # what a user writes comes first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -115,6 +115,14 @@ def test_a_shadowed_class_is_told_so(write: Write) -> None:
     assert "earlier class" in problem.message
 
 
+def test_a_class_matched_on_a_missing_column_is_told_the_columns_there_are(write: Write) -> None:
+    text = "arrival_s,input_tokens,output_tokens,tier\n0,5,5,gold\n"
+    (problem,) = problems(write("t.csv", text), named("gold", tenant="gold"))
+    assert problem.message == "the trace has no such column"
+    assert "matched on input_tokens, output_tokens here" in problem.hint
+    assert "arrival_s, input_tokens, output_tokens, tier" in problem.hint
+
+
 @pytest.mark.parametrize(
     ("match", "word"),
     [

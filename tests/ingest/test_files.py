@@ -27,7 +27,9 @@ def folder(write: Write) -> Path:
 def test_a_folder_is_read_in_depth_in_name_order(folder: Path) -> None:
     trace = load_trace([str(folder)])
     assert trace.requests.input_tokens.tolist() == [1, 2, 3]
-    assert any("1 files that do not look like traces" in text for text in trace.report.assumptions)
+    assert any(
+        "1 file passed over: not named like a trace" in text for text in trace.report.assumptions
+    )
 
 
 def test_globs_are_sorted(folder: Path) -> None:

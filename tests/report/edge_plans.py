@@ -14,9 +14,12 @@ LONG = "a-class-with-<&>\"'-and-more-than-40-characters-in-it"
 
 def no_price(plan: Plan) -> Plan:
     names = ("gpu_hour", "hour", "month", "million_tokens_mean", "million_tokens_peak")
-    cost = replace(plan.cost, price_source="", **{f"usd_per_{name}": None for name in names})
+    unknown = {f"usd_per_{name}": None for name in names}
+    unknown |= {"mean_tokens_per_s": None, "peak_tokens_per_s": None}
+    cost = replace(plan.cost, price_source="", **unknown)
     others = tuple(replace(other, usd_per_hour=None) for other in plan.alternatives)
-    return replace(plan, cost=cost, alternatives=others)
+    search = tuple(replace(group, least_usd_per_hour=None) for group in plan.search)
+    return replace(plan, cost=cost, alternatives=others, search=search)
 
 
 def one_class(plan: Plan) -> Plan:
@@ -63,7 +66,8 @@ def one_gpu_without_dates(plan: Plan) -> Plan:
     one = Count(value=1, low=1, high=1)
     classes = tuple(replace(c, hour_of_week=()) for c in plan.profile.classes)
     profile = replace(plan.profile, origin="", classes=classes)
-    return replace(plan, replicas=one, gpus=one, profile=profile)
+    terms = replace(plan.replica_terms, exact=0.8, for_load=1, band_counts={"step_time": (1, 1)})
+    return replace(plan, replicas=one, gpus=one, profile=profile, replica_terms=terms)
 
 
 def chunking_does_not_matter(plan: Plan) -> Plan:

@@ -32,10 +32,11 @@ from planner.solve.plan import (
     Finding,
     IngestSummary,
     LatencyRow,
+    Miss,
     Plan,
     Provenance,
     ReplicaTerms,
-    SearchStage,
+    SearchGroup,
     Sensitivity,
     Surge,
 )
@@ -352,6 +353,51 @@ def alternatives() -> tuple[Alternative, ...]:
     )
 
 
+def missed(metric: str, value_s: float, limit_s: float) -> Miss:
+    return Miss(class_name="chat", metric=metric, percentile=99.0, value_s=value_s, limit_s=limit_s)
+
+
+def moved(
+    assumption: str,
+    change: str,
+    replicas: int | None,
+    *,
+    exact: float | None = None,
+    miss: Miss | None = None,
+) -> Sensitivity:
+    return Sensitivity(
+        assumption=assumption,
+        change=change,
+        replicas=replicas,
+        gpus=replicas,
+        flips=replicas != 7,
+        exact=exact,
+        miss=miss,
+    )
+
+
+def group(
+    size: int,
+    outcome: str,
+    gpus: int | None,
+    *,
+    weight_dtype: str = "bf16",
+    dropped: int = 0,
+) -> SearchGroup:
+    return SearchGroup(
+        gpu="h100-sxm",
+        tensor_parallel_size=size,
+        pipeline_parallel_size=1,
+        weight_dtype=weight_dtype,
+        kv_cache_dtype="bf16",
+        candidates=128,
+        dropped=dropped,
+        least_gpus=gpus,
+        least_usd_per_hour=None if gpus is None else 2.01 * gpus,
+        outcome=outcome,
+    )
+
+
 def findings() -> tuple[Finding, ...]:
     supply = {row.max_num_batched_tokens: row for row in budgets()}
 
@@ -409,7 +455,9 @@ def findings() -> tuple[Finding, ...]:
             "sampler_sets_activation",
             activation_bytes=ACTIVATION,
             max_num_seqs=256,
+            kv_tokens=16 * BLOCKS,
             kv_tokens_at_half_seqs=456_000,
+            source_at_half_seqs="forward pass at max_num_batched_tokens",
         ),
         say(
             "utilization_fixes_slots",
@@ -422,6 +470,7 @@ def findings() -> tuple[Finding, ...]:
             "preemption_far",
             load_factor=1.73,
             kv_use_share=0.33,
+            window="Tue 2026-10-13 11:00–12:00",
             probability_share=2e-7,
             recompute_s=0.061,
         ),
@@ -515,6 +564,8 @@ def example(**changes: object) -> Plan:
             usd_per_month=14.07 * 730,
             usd_per_million_tokens_mean=0.024,
             usd_per_million_tokens_peak=0.0105,
+            mean_tokens_per_s=14.07 / 0.024 * 1e6 / 3600,
+            peak_tokens_per_s=14.07 / 0.0105 * 1e6 / 3600,
         ),
         verified="closed_form",
         latency=(
@@ -542,6 +593,7 @@ def example(**changes: object) -> Plan:
             default_flag_tokens=8_192,
             matters=True,
             reason="above_balance_point",
+            prompt_tokens=1_600.0,
             curve=curve(),
         ),
         surge=Surge(
@@ -551,6 +603,8 @@ def example(**changes: object) -> Plan:
             busiest_10min_start_s=122_700.0,
             busiest_minute_start_s=123_060.0,
             decides=False,
+            mean_requests_per_s=79.8,
+            even_capacity_requests_per_s=36.0,
             replicas_for_mean=3,
             replicas=7,
             budgets=budgets(),
@@ -576,6 +630,7 @@ def example(**changes: object) -> Plan:
             p95_context_tokens=3_900.0,
             resident_at_mean=16 * BLOCKS / 1870,
             resident_at_p95=16 * BLOCKS / 3900,
+            window="Tue 2026-10-13 11:00–12:00",
             held_tokens_worst=D * S * 1.3,
             kv_use_worst=D * S * 1.3 / (16 * BLOCKS),
             preemption_probability=2e-7,
@@ -591,7 +646,10 @@ def example(**changes: object) -> Plan:
             exact=177.2 * 1.1 / (0.9 * 32.1),
             for_load=7,
             spare=0,
-            band_terms={"step_time": 0.09, "context": 0.03},
+            band_terms={"step_time": 1 / 7, "context": 1 / 7},
+            band_counts={"step_time": (6, 8), "context": (7, 8)},
+            mean_input_tokens=1_712.0,
+            mean_output_tokens=248.0,
         ),
         ingest=IngestSummary(
             files=("traces/week42.parquet",),
@@ -634,30 +692,19 @@ def example(**changes: object) -> Plan:
         ),
         alternatives=alternatives(),
         sensitivity=(
-            Sensitivity(assumption="output_tokens", change="+20 %", replicas=8, gpus=8, flips=True),
-            Sensitivity(assumption="output_tokens", change="−20 %", replicas=6, gpus=6, flips=True),
-            Sensitivity(assumption="step_time", change="+9 %", replicas=8, gpus=8, flips=True),
-            Sensitivity(assumption="headroom", change="0", replicas=7, gpus=7, flips=False),
-            Sensitivity(
-                assumption="tpot_s target of chat",
-                change="−20 %",
-                replicas=None,
-                gpus=None,
-                flips=True,
-            ),
+            moved("load", "+20 %", 9, exact=1.2 * 177.2 * 1.1 / (0.9 * 32.1)),
+            moved("output_tokens", "+20 %", 8, miss=missed("tpot_s", 0.0521, 0.05)),
+            moved("output_tokens", "−20 %", 6, miss=missed("ttft_s", 2.11, 2.0)),
+            moved("step_time", "+9 %", 8, miss=missed("tpot_s", 0.0533, 0.05)),
+            moved("headroom", "none", 7, exact=6.07),
+            moved("tpot_s p99 target of chat", "−20 %", None),
         ),
         findings=findings(),
         search=(
-            SearchStage(stage="enumerated", candidates=640, dropped=0, reasons={}),
-            SearchStage(
-                stage="fits_memory", candidates=640, dropped=96, reasons={"does_not_fit": 96}
-            ),
-            SearchStage(
-                stage="meets_targets",
-                candidates=544,
-                dropped=531,
-                reasons={"violates": 490, "costs_more": 41},
-            ),
+            group(1, "chosen", 5),
+            group(1, "misses_where_cheaper", 4, weight_dtype="fp8"),
+            group(2, "no_cheaper_at_best", 8, dropped=96),
+            group(8, "does_not_fit", None, dropped=128),
         ),
         evidence=(
             Evidence(

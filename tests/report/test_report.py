@@ -9,6 +9,7 @@ import pytest
 
 from planner.report.context import balance_equation
 from planner.report.render import render
+from planner.solve.plan import Finding
 
 HEADINGS = [
     "1. Plan",
@@ -261,3 +262,82 @@ def test_unbounded_values_are_words(edge):
     text = html.unescape(section(report(edge("missed")), 5))
     assert "n/a" in text
     assert not math.isnan(len(text))
+
+
+def test_capacities_are_cut_not_rounded(example):
+    """449,280 tokens over 1,870 is 240.3 and over 3,900 is 115.2; 153.9 would be 153."""
+    plan = example()
+    nearly = replace(plan.concurrency, resident_at_mean=153.9, resident_at_p95=57.6)
+    text = section(report(replace(plan, concurrency=nearly)), 2)
+    assert "So 153 sequences of mean held context fit, 57 at the p95" in text
+
+
+def test_every_moved_assumption_says_what_stops_it(example):
+    text = section(report(example()), 7)
+    assert "| output length | +20 % | 8 | 8 | chat TPOT p99: 52.1 ms > 50 ms |" in text
+    assert "| load | +20 % | 9 | 9 | 8.096 for the load, rounded up |" in text
+
+
+def test_why_longer_prompts_weigh_more_is_said_where_they_do(example):
+    plan = example()
+    (row,) = (row for row in plan.sensitivity if row.assumption == "load")
+    for prompts, said in ((12, True), (9, False)):
+        more = replace(row, assumption="input_tokens", replicas=prompts, gpus=prompts, exact=None)
+        text = report(replace(plan, sensitivity=(*plan.sensitivity, more)))
+        assert ("weigh more than load" in text) == said
+
+
+def test_the_load_test_takes_the_window_that_decides(example):
+    text = section(report(example()), 9)
+    assert "--random-output-len 248 --request-rate 32.1" in text
+    assert f"--random-input-len {round(1712 * (1 - 0.11))} " in text  # 11 % are taken as cached
+    assert "the window that decides, Tue 2026-10-13 10:00–11:00: 1,712 tokens in" in text
+    assert "--custom-dataset-type mooncake_trace" in text
+    assert "--fixed-schedule" in text
+
+
+def test_the_load_test_holds_a_percentile_against_the_tightest_class(example):
+    rows = re.findall(
+        r"^\| (TTFT|TPOT|E2E) (p\S+) \| (.*?) \| (\w+) \|$", report(example()), re.MULTILINE
+    )
+    assert ("TTFT", "p99", "2 s", "chat") in rows
+    assert len({row[:2] for row in rows}) == len(rows)
+
+
+def test_the_search_table_says_why_each_group_fell(example):
+    text = section(report(example()), 6)
+    assert "| h100-sxm | TP2 | bf16 | bf16 | 128 | 96 | 8 | $16.08/h | no cheaper even if" in text
+    assert (
+        "| h100-sxm | TP8 | bf16 | bf16 | 128 | 128 | n/a | n/a | does not fit in memory |" in text
+    )
+
+
+def test_every_target_whose_band_reaches_beyond_its_limit_is_in_the_first_paragraph(example):
+    plan = example()
+    wide = tuple(replace(row, high_s=2 * row.limit_s) for row in plan.latency)
+    text = decision(report(replace(plan, latency=wide)))
+    for row in plan.latency:
+        assert f"{row.class_name} " in text
+    assert text.count(", limit ") == len(plan.latency)
+
+
+def test_the_count_for_even_traffic_can_be_reproduced(example):
+    """Rate over (1 − headroom) times capacity, rounded up, is the count on the page."""
+    finding = Finding(
+        id="surge_decides",
+        values={
+            "mean_prompt_tokens_per_s": 40_669.0,
+            "busiest_10min_prompt_tokens_per_s": 126_896.0,
+            "busiest_minute_prompt_tokens_per_s": 131_138.0,
+            "mean_requests_per_s": 12.44,
+            "even_capacity_requests_per_s": 4.918,
+            "headroom_share": 0.1,
+            "replicas_for_mean": 3,
+            "replicas": 9,
+        },
+    )
+    text = section(report(example(findings=(finding,))), 3)
+    rate, share, capacity, count = re.search(
+        r"([\d.]+)/\(([\d.]+) · ([\d.]+)\) rounds up to (\d+) replicas for the load", text
+    ).groups()
+    assert math.ceil(float(rate) / (float(share) * float(capacity))) == int(count)

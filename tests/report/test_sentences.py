@@ -11,7 +11,15 @@ from planner.report.sentences import SECTIONS, by_section, catalogue, sentence
 from planner.solve.findings import FINDINGS
 from planner.solve.plan import Finding
 
-NAMES = {"class_name", "metric", "window", "long_class", "short_class", "gpu"}
+NAMES = {
+    "class_name",
+    "metric",
+    "window",
+    "long_class",
+    "short_class",
+    "gpu",
+    "source_at_half_seqs",
+}
 
 
 def made(name, **changes):

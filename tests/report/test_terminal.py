@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -58,3 +59,47 @@ def test_what_differs_is_said(edge, name, words):
 
 def test_a_closed_form_plan_says_so(example):
     assert "closed-form estimates" in summary(example())
+
+
+def test_where_one_replica_is_the_least_nothing_binds(example, edge):
+    text = summary(edge("one_gpu_without_dates"))
+    assert "Nearest       chat: TPOT p99 46.8 ms of 50 ms" in text
+    assert "one replica is the least there can be" in " ".join(text.split())
+    assert "Binds" not in text
+    assert "Binds" in summary(example())
+
+
+def test_one_of_anything_is_singular(edge):
+    plan = edge("one_gpu_without_dates")
+    one = replace(plan.alternatives[0], replicas=1, gpus=1)
+    text = summary(replace(plan, alternatives=(one,), sensitivity=()))
+    assert "(1 replica, TP1, bf16)" in text
+    assert "(1 GPU):" in text
+    assert not re.search(r"(?<![\d,.])1 (GPUs|replicas|requests|rows|classes)\b", text)
+
+
+def test_cuts_fall_between_words_and_warnings_are_whole_or_counted(example):
+    first = "the log says nothing about prefix reuse, so the prefill load is taken in full"
+    plan = example(warnings=(first, "second " + "word " * 40, "third"))
+    words = set(" ".join(plan.warnings).split()) | {"2", "more", "in", "the", "report"}
+    text = summary(plan)
+    block = text.split("Check")[1].split("Sure")[0]
+    assert first in " ".join(block.split())
+    assert "2 more in the report" in " ".join(block.split())
+    assert {word.strip(";") for word in block.split()} <= {word.strip(";") for word in words}
+
+
+def test_a_number_keeps_its_unit_beside_it(plan):
+    for line in summary(plan).splitlines():
+        assert not re.match(r"\s*(%|ms|µs|GPUs?|replicas?)(\s|:|$)", line), line
+
+
+def test_the_reasons_of_rows_set_aside_are_named(example):
+    assert "312 rows set aside (312 output tokens is zero)" in " ".join(summary(example()).split())
+
+
+def test_a_band_beyond_a_limit_is_said(example):
+    text = " ".join(summary(example()).split())
+    assert "the error band of chat TPOT p99 reaches beyond the limit" in text
+    rows = tuple(replace(row, high_s=row.worst_s) for row in example().latency)
+    assert "beyond the limit" not in summary(replace(example(), latency=rows))

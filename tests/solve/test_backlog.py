@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planner.solve.backlog import (
-    SEGMENT_BINS,
     backlog,
     queue_scale_tokens,
     unresolved_share,
@@ -55,16 +54,16 @@ def test_more_load_never_makes_less_work(more, seed):
     assert np.all(most >= less - 1e-9)
 
 
-def test_cutting_a_long_stretch_changes_nothing_that_its_lead_in_remembers():
-    draw = np.random.default_rng(5)
-    bins = 3 * SEGMENT_BINS
-    arriving, supply = draw.exponential(600, (1, bins)), np.full((1, bins), 1000.0)
-    scale = np.full_like(supply, 400.0)
-    cut, _ = backlog(arriving, supply, scale, 2.0)
-    whole = np.concatenate(
-        [backlog(arriving[:, :2000], supply[:, :2000], scale[:, :2000], 2.0)[0]], axis=1
-    )
-    assert cut[:, :2000] == pytest.approx(whole, rel=1e-6)
+@given(st.integers(0, 1000))
+def test_each_bin_solves_the_implicit_step_of_the_fluid_equation(seed):
+    draw = np.random.default_rng(seed)
+    arriving, supply = draw.exponential(900, (2, 150)), draw.uniform(500, 1500, (2, 150))
+    scale = draw.uniform(50, 900, (2, 150))
+    work, _ = backlog(arriving, supply, scale, 2.0)
+    before = np.concatenate([np.zeros((2, 1)), work[:, :-1]], axis=1)
+    # V' − V = Δ·(a − s·V'/(V' + e)): what the quadratic's root must satisfy, to rounding.
+    served = supply * work / (work + scale)
+    assert work - before == pytest.approx(2.0 * (arriving - served), rel=1e-9, abs=1e-6)
 
 
 def exact_waits(load, prompts, count, seed):

@@ -10,7 +10,8 @@ from solve_cases import linear_cost, poisson, requests_of
 
 from planner.solve.estimate import Check, estimate, percentile_s, window_attainment
 from planner.solve.latency import waits
-from planner.solve.steady import kv_sequences, lanes, mixed_steps, steady
+from planner.solve.sharing import kv_sequences, mixed_steps
+from planner.solve.steady import lanes, steady
 from planner.solve.steps import prompt_extra_s, step, stretched
 from planner.solve.stretch import stretch_of
 from planner.solve.traffic import traffic_of

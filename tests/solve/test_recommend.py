@@ -116,6 +116,69 @@ def test_counts_band_holds_the_count(plan):
     assert moved["output_tokens", "+20 %"] >= moved["output_tokens", "−20 %"]
 
 
+def test_every_moved_assumption_says_what_stops_it(plan):
+    """Load and headroom follow from the plan's own terms; the rest name a target that is missed."""
+    terms = plan.replica_terms
+    moved = {(row.assumption, row.change): row for row in plan.sensitivity}
+    for change, factor in (("+20 %", 1.2), ("−20 %", 0.8)):
+        row = moved["load", change]
+        assert row.exact == pytest.approx(factor * terms.exact)
+        assert row.replicas == int(np.ceil(row.exact)) + terms.spare
+    assert moved["headroom", "none"].exact == pytest.approx(0.9 * terms.exact)
+    for row in plan.sensitivity:
+        assert row.flips == (row.replicas != plan.replicas.value)
+        asked = row.replicas is not None and row.replicas > 1 + terms.spare
+        if row.exact is None and row.assumption != "step_time" and asked:
+            assert row.miss is not None
+            assert row.miss.value_s > row.miss.limit_s
+
+
+def test_moved_targets_agree_with_what_binds(plan):
+    """A tighter target needs no fewer replicas, a looser one no more, and the reason is in it."""
+    moved = {(row.assumption, row.change): row for row in plan.sensitivity}
+    for row in plan.latency:
+        name = f"{row.metric} p{row.percentile:g} target of {row.class_name}"
+        assert moved[name, "+20 %"].replicas <= plan.replicas.value
+        tighter = moved[name, "−20 %"]
+        assert tighter.replicas >= plan.replicas.value
+        if tighter.flips:
+            assert (tighter.miss.class_name, tighter.miss.metric) == (row.class_name, row.metric)
+            assert tighter.miss.limit_s == pytest.approx(0.8 * row.limit_s)
+
+
+def test_the_search_groups_account_for_every_layout(plan):
+    groups = plan.search
+    (chosen,) = (group for group in groups if group.outcome == "chosen")
+    assert chosen.tensor_parallel_size == plan.deployment.tensor_parallel_size
+    assert chosen.least_gpus <= plan.gpus.value
+    assert {group.tensor_parallel_size for group in groups} == {1, 2, 4, 8}
+    for group in groups:
+        cheaper = group.least_gpus is not None and group.least_gpus < plan.gpus.value
+        assert cheaper or group.outcome in ("chosen", "no_cheaper_at_best", "does_not_fit")
+        assert not cheaper or group.outcome in ("chosen", "misses_where_cheaper")
+        assert group.outcome != "does_not_fit" or group.dropped == group.candidates
+
+
+def test_the_count_for_even_traffic_follows_from_the_figures_beside_it(plan):
+    surge, terms = plan.surge, plan.replica_terms
+    exact = surge.mean_requests_per_s / ((1 - terms.headroom) * surge.even_capacity_requests_per_s)
+    assert surge.replicas_for_mean == min(int(np.ceil(exact)), surge.replicas)
+    # 6 req/s in a one-in-ten sample, grown by a tenth.
+    assert surge.mean_requests_per_s == pytest.approx(66.0, rel=0.02)
+
+
+def test_the_worst_window_is_no_better_than_what_decides(plan):
+    """Lengths and rate of the load test are those of the window that the terms name."""
+    terms = plan.replica_terms
+    assert terms.mean_input_tokens == pytest.approx(1500, rel=0.05)
+    assert terms.mean_output_tokens == pytest.approx(250, rel=0.1)
+    for name, (low, high) in terms.band_counts.items():
+        assert low <= terms.for_load <= high
+        assert terms.band_terms[name] == pytest.approx(
+            max(high - terms.for_load, terms.for_load - low) / terms.for_load
+        )
+
+
 def test_findings_are_the_documented_ones(plan):
     for each in plan.findings:
         assert tuple(sorted(each.values)) == tuple(sorted(FINDINGS[each.id]))

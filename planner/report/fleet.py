@@ -1,0 +1,160 @@
+"""A fleet plan as fleet.json and report.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from planner.json_data import decode, encode
+from planner.report import format as fmt
+from planner.report.codec import dumps, rounded
+from planner.report.environment import markdown_environment
+from planner.report.render import tidy, write_files
+from planner.solve.fleet_plan.plan import FleetPlan, Quarter
+from planner.spec.load import raise_for, read_document
+from planner.spec.validate import validate
+
+OWN_FILES = ("fleet.json", "report.md")
+METHODS = {
+    "trend": "constant growth fitted to the history",
+    "flat": "the last measurement",
+    "declared": "declared growth",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """One quarter over all GPU types."""
+
+    held: int
+    buy: int
+    release: int
+    risk: str
+
+
+def fleet_to_dict(plan: FleetPlan) -> dict[str, Any]:
+    """Return the plan as JSON data, numbers rounded to six significant digits."""
+    data = encode(plan, rounded)
+    assert isinstance(data, dict)
+    return data
+
+
+def read_fleet_plan(path: Path) -> FleetPlan:
+    """Return the plan in a fleet.json, checked against its schema.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, is not JSON or is not a fleet plan.
+    """
+    document = read_document(path)
+    raise_for(validate(document, "fleet-plan"))
+    plan = decode(FleetPlan, document.data)
+    assert isinstance(plan, FleetPlan)
+    return plan
+
+
+def render_fleet(plan: FleetPlan) -> dict[str, str]:
+    """Return file name → text of the whole report, as rendered from fleet.json alone."""
+    data = fleet_to_dict(plan)
+    plan = decode(FleetPlan, data)  # what the reader of fleet.json has: rounded
+    template = markdown_environment().get_template("fleet.md.j2")
+    libraries = ", ".join(f"{name} {v}" for name, v in sorted(plan.library_versions.items()))
+    report = template.render(
+        plan=plan,
+        headline=headline(plan),
+        anchors=[quarter.name.lower().replace(" ", "-") for quarter in plan.quarters],
+        totals=[_totals(quarter) for quarter in plan.quarters],
+        sentences=[sentence(quarter) for quarter in plan.quarters],
+        methods=METHODS,
+        tested=any(forecast.tests for forecast in plan.forecasts),
+        libraries=libraries,
+    )
+    return {"fleet.json": dumps(data), "report.md": tidy(report)}
+
+
+def write_fleet(plan: FleetPlan, directory: Path) -> list[Path]:
+    """Write the report into `directory`, all of it or nothing, and return its files.
+
+    Raises
+    ------
+    InputError
+        The directory cannot be created or written to.
+    """
+    return write_files(render_fleet(plan), directory, OWN_FILES)
+
+
+def headline(plan: FleetPlan) -> str:
+    """Return the whole plan in one or two sentences."""
+    first, last = plan.quarters[0], plan.quarters[-1]
+    held = [sum(stock.held for stock in quarter.stocks) for quarter in (first, last)]
+    total = f"{fmt.usd(plan.usd)} over {_quarters(len(plan.quarters))}"
+    if len(plan.quarters) == 1:
+        return f"Hold {held[0]} GPUs in {first.name}: {total}."
+    return (
+        f"Hold {held[0]} GPUs in {first.name} for {fmt.usd(first.usd_per_month)} a month and"
+        f" {held[1]} in {last.name} for {fmt.usd(last.usd_per_month)}: {total}."
+    )
+
+
+def _quarters(count: int) -> str:
+    return f"{count} quarter{'s' if count != 1 else ''}"
+
+
+def sentence(quarter: Quarter) -> str:
+    """Return what to do in a quarter."""
+    buy = [f"{s.buy} × {s.gpu} in {s.region}" for s in quarter.stocks if s.buy]
+    release = [f"{s.release} × {s.gpu} in {s.region}" for s in quarter.stocks if s.release]
+    keep = sum(stock.keep for stock in quarter.stocks)
+    parts = [f"Keep {keep} GPUs"]
+    parts += [f"buy {', '.join(buy)}"] if buy else []
+    parts += [f"release {', '.join(release)}"] if release else []
+    idle = sum(stock.held - stock.used for stock in quarter.stocks)
+    spare = f" {idle} of the GPUs held are idle." if idle else ""
+    return f"{'; '.join(parts)}.{spare}"
+
+
+def _totals(quarter: Quarter) -> Totals:
+    return Totals(
+        held=sum(stock.held for stock in quarter.stocks),
+        buy=sum(stock.buy for stock in quarter.stocks),
+        release=sum(stock.release for stock in quarter.stocks),
+        risk=_risk(quarter),
+    )
+
+
+def _risk(quarter: Quarter) -> str:
+    """Return the service most likely to be asked too much, and how likely that is."""
+    known = [(s.risk, s.service) for s in quarter.services if s.live and s.risk is not None]
+    if not known:
+        return "unknown"
+    risk, service = max(known)
+    return f"{fmt.probability(risk)} ({service})"
+
+
+def summary(plan: FleetPlan, directory: Path | None = None) -> str:
+    """Return the plan for a terminal."""
+    return "\n".join(line.rstrip() for line in _lines(plan, directory)) + "\n"
+
+
+def _lines(plan: FleetPlan, directory: Path | None) -> Iterator[str]:
+    yield headline(plan)
+    yield ""
+    for quarter in plan.quarters:
+        budget = quarter.budget_usd_per_month
+        of = f" of {fmt.usd(budget)}" if budget is not None else ""
+        total = _totals(quarter)
+        cost = f"{fmt.usd(quarter.usd_per_month)}{of} a month"
+        yield f"{quarter.name:<12}{total.held:>4} GPUs  {cost}; risk {total.risk}"
+        yield f"{'':<12}{sentence(quarter)}"
+    yield ""
+    tests = [
+        f"{each.service} {fmt.percent(each.growth_per_quarter, 2)} a quarter"
+        for each in plan.forecasts
+    ]
+    yield f"Growth: {', '.join(tests)}"
+    yield f"Replayed: {plan.replayed} pools hold after every loss planned for"
+    if directory is not None:
+        yield f"report: {(directory / 'report.md').as_posix()}"

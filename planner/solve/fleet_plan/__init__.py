@@ -1,0 +1,1 @@
+"""Several services on shared GPUs, quarter by quarter: forecast, size, optimise, replay."""

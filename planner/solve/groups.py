@@ -1,0 +1,72 @@
+"""How the search came down to one configuration: every layout and dtype, and why it fell."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from planner.solve.candidates import Family
+from planner.solve.case import Decision
+from planner.solve.plan import SearchGroup
+from planner.solve.search import Priced, optimistic_cost
+
+
+def search_groups(decision: Decision, found: Sequence[Family]) -> tuple[SearchGroup, ...]:
+    """Return the groups of candidates that share GPU, layout and dtypes, cheapest at best first.
+
+    A group is left out where throughput alone, without any latency target, already costs as much
+    as the plan. Every other was asked at the counts that would be cheaper than the plan.
+    """
+    groups = [_group(decision, family) for family in found]
+    return tuple(sorted(groups, key=lambda g: math.inf if g.least_gpus is None else g.least_gpus))
+
+
+def _group(decision: Decision, family: Family) -> SearchGroup:
+    case = decision.case
+    some = family.candidates[0] if family.candidates else family.tightest
+    deployment = some.deployment if some is not None else decision.deployment
+    gpus = _least_gpus(decision, family)
+    price = case.price(family.gpu)[0]
+    return SearchGroup(
+        gpu=family.gpu.id,
+        tensor_parallel_size=deployment.tensor_parallel_size,
+        pipeline_parallel_size=deployment.pipeline_parallel_size,
+        weight_dtype=deployment.weight_dtype,
+        kv_cache_dtype=deployment.kv_cache_dtype,
+        candidates=len(family.candidates) + family.dropped,
+        dropped=family.dropped,
+        least_gpus=gpus,
+        least_usd_per_hour=None if price is None or gpus is None else gpus * price,
+        outcome=_outcome(decision, family, gpus),
+    )
+
+
+def _least_gpus(decision: Decision, family: Family) -> int | None:
+    """Return the GPUs below which no member can carry the load, latency apart; None: no count."""
+    if not family.candidates:
+        return None
+    priced = Priced(
+        family=family,
+        cost=decision.case.cost(family.widest),
+        judged=decision.judged,
+        usd_per_gpu_hour=None,
+    )
+    gpus = optimistic_cost(priced, decision.case.needs, by_price=False)
+    return None if math.isinf(gpus) else round(gpus)
+
+
+def _outcome(decision: Decision, family: Family, gpus: int | None) -> str:
+    """Return what became of a group."""
+    if not family.candidates:
+        return "does_not_fit"
+    if decision.candidate in family.candidates:
+        return "chosen"
+    case = decision.case
+    ours = (decision.replicas + case.slo.spare_replicas) * decision.deployment.gpus
+    mine, plan = 1.0, 1.0
+    if case.by_price:
+        mine = case.price(family.gpu)[0] or 0.0
+        plan = case.price(case.gpu(decision.deployment.gpu))[0] or 0.0
+    if gpus is None or gpus * mine >= ours * plan - 1e-9:
+        return "no_cheaper_at_best"
+    return "misses_where_cheaper"

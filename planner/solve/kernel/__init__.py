@@ -1,0 +1,1 @@
+"""Loops of the equations that numpy cannot run in one pass, compiled like the simulator's."""

@@ -1,0 +1,185 @@
+"""A deployed plan against new traffic: verdicts, margins, and the command around them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from jsonschema import Draft202012Validator
+from solve_cases import poisson
+
+from planner.cli.main import cli
+from planner.errors import GateError, InputError
+from planner.json_data import encode
+from planner.pipeline import _declared, recommend
+from planner.profile.profile import profile_requests
+from planner.report.codec import read_plan, rounded
+from planner.report.gate import headline, text
+from planner.sim.load import scale
+from planner.solve.gate import gate
+from planner.solve.margins import LEAST_STEPS, MOST_STEPS, STEP, _bracket
+from planner.solve.redo import declared_slo
+from planner.spec.schema import load_schema
+
+SLO = """model: meta-llama/Llama-3.1-8B-Instruct
+slo: {ttft_s: {p99: 2.0}, tpot_s: {p99: 0.05}}
+sample_rate: 0.1
+growth: 0.1
+headroom: 0.1
+spare_replicas: 1
+min_requests_per_window: 500
+"""
+
+
+def write(requests, path):
+    pl.DataFrame(
+        {
+            "timestamp": requests.arrival_s,
+            "input_tokens": requests.input_tokens,
+            "output_tokens": requests.output_tokens,
+        }
+    ).write_csv(path)
+
+
+@pytest.fixture(scope="module")
+def traffic():
+    return poisson(6.0, 900.0, input_mean=1500, output_mean=250)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, traffic):
+    place = tmp_path_factory.mktemp("gate")
+    write(traffic, place / "then.csv")
+    (place / "slo.yaml").write_text(SLO, encoding="utf-8")
+    recommend([str(place / "then.csv")], ["h100"], place / "slo.yaml", output=place / "plan")
+    return place
+
+
+@pytest.fixture(scope="module")
+def plan(folder):
+    return read_plan(folder / "plan" / "plan.json")
+
+
+@pytest.fixture(scope="module")
+def verdict(plan, traffic):
+    return gate(plan, declared_slo(plan), traffic, profile_requests(traffic))
+
+
+def test_the_declaration_comes_back_from_the_plan(plan):
+    slo = declared_slo(plan)
+    assert slo.sample_rate == 0.1
+    assert [t.limit_s for t in slo.classes[0].targets] == [2.0, 0.05]
+    assert json.loads(json.dumps(_declared(slo))) == json.loads(json.dumps(dict(plan.slo)))
+    with pytest.raises(InputError, match="classes"):
+        declared_slo(replace(plan, slo={k: v for k, v in plan.slo.items() if k != "classes"}))
+
+
+def test_a_plan_holds_for_the_traffic_it_was_made_for(plan, verdict):
+    assert verdict.holds
+    assert verdict.replicas == plan.replica_terms.for_load
+    assert verdict.spares == 1
+    # The plan divides by (1 − headroom) and multiplies by (1 + growth), then rounds up: at least
+    # that much must be left, less the grid's two percent and the one percent of its own search.
+    assert verdict.planned_load_factor == pytest.approx(1.1 / 0.9)
+    assert verdict.load_factor >= verdict.planned_load_factor / (STEP * 1.01)
+    # And not more than the rounding gave, by the plan's own capacity.
+    terms = plan.replica_terms
+    rounding = terms.for_load / terms.exact
+    assert verdict.load_factor <= verdict.planned_load_factor * rounding * STEP * 1.05
+
+
+def test_margins_are_each_targets_own_and_the_smallest_binds(verdict):
+    (binding,) = [target for target in verdict.targets if target.binds]
+    assert binding.load_factor == verdict.load_factor
+    assert binding.load_factor == min(target.load_factor for target in verdict.targets)
+    for target in verdict.targets:
+        assert target.holds == (target.worst_s <= target.limit_s)
+        assert target.margin == pytest.approx(1 - target.worst_s / target.limit_s)
+
+
+def test_it_fails_beyond_the_load_factor_it_states(plan, traffic, verdict):
+    """More of the same traffic, laid over itself outside the gate, must break where it says."""
+    slo = declared_slo(plan)
+    for share, holds in ((0.93, True), (1.08, False)):
+        more = scale(traffic, verdict.load_factor * share, seed=7)
+        again = gate(plan, slo, more, profile_requests(more))
+        assert again.holds is holds, (share, again.load_factor)
+
+
+def test_fewer_replicas_carry_less_in_proportion(plan, traffic, verdict):
+    """Random routing: replicas are independent, so 60 % of them carry about 60 % of the load."""
+    fewer = round(0.6 * verdict.replicas)
+    found = gate(plan, declared_slo(plan), traffic, profile_requests(traffic), replicas=fewer)
+    share = fewer / verdict.replicas
+    assert found.load_factor / verdict.load_factor == pytest.approx(share, rel=0.08)
+    assert not found.holds
+    assert "no longer holds" in headline(found)
+    assert found.spares == 0
+
+
+def test_what_is_asked_for_beyond_the_traffic_decides_too(plan, traffic, verdict):
+    beyond = verdict.load_factor * 1.1
+    found = gate(plan, declared_slo(plan), traffic, profile_requests(traffic), needed=beyond)
+    assert not found.holds
+    assert all(target.holds for target in found.targets)
+    assert "asked for" in headline(found)
+
+
+def test_changes_of_traffic_are_named(plan, traffic):
+    half = replace(traffic, output_tokens=np.maximum(2, traffic.output_tokens // 2))
+    found = gate(plan, declared_slo(plan), half, profile_requests(half))
+    (change,) = found.traffic
+    assert change.requests_ratio == pytest.approx(1.0, rel=1e-4)
+    assert change.output_tokens_ratio == pytest.approx(0.5, rel=0.01)
+    assert "output tokens −50 %" in text(found)
+    assert "within 5 %" not in text(found)
+
+
+def test_a_changed_catalogue_entry_is_said(plan, traffic):
+    stale = dict.fromkeys(plan.provenance.catalogue_sha256, "0")
+    old = replace(plan, provenance=replace(plan.provenance, catalogue_sha256=stale))
+    found = gate(old, declared_slo(plan), traffic, profile_requests(traffic))
+    assert [w.split(" ", 1)[0] for w in found.warnings] == sorted(stale)
+
+
+def test_json_obeys_its_schema(verdict):
+    data = encode(verdict, rounded)
+    assert list(Draft202012Validator(dict(load_schema("gate"))).iter_errors(data)) == []
+
+
+@pytest.mark.parametrize("edge", [-120, -116, -50, -1, 0, 3, 4, 69, 70, 90])
+def test_the_bracket_is_right_wherever_the_edge_is(edge):
+    low, high = _bracket(lambda step: step <= edge)
+    assert low <= max(LEAST_STEPS, min(edge, MOST_STEPS)) < high
+
+
+def test_command_prints_the_verdict_and_exits_4_when_it_fails(folder, traffic):
+    runner = CliRunner()
+    argv = ["gate", "--plan", str(folder / "plan" / "plan.json"), "--trace"]
+    held = runner.invoke(cli, [*argv, str(folder / "then.csv")])
+    assert held.exit_code == 0, held.output
+    assert "holds and carries" in held.stdout
+    write(scale(traffic, 1.8), folder / "now.csv")
+    failed = runner.invoke(cli, [*argv, str(folder / "now.csv"), "--json"])
+    assert isinstance(failed.exception, GateError)
+    assert failed.exception.exit_code == 4
+    data = json.loads(failed.stdout)
+    assert data["holds"] is False
+    assert data["load_factor"] < 1.0
+
+
+def test_command_takes_other_targets(folder):
+    (folder / "strict.yaml").write_text(SLO.replace("2.0", "0.02"), encoding="utf-8")
+    argv = ["--plan", str(folder / "plan" / "plan.json"), "--trace", str(folder / "then.csv")]
+    done = CliRunner().invoke(cli, ["gate", *argv, "--slo", str(folder / "strict.yaml")])
+    assert isinstance(done.exception, GateError)
+    assert "TTFT p99 VIOLATED" in done.stdout
+
+
+def test_same_input_same_bytes(plan, traffic, verdict):
+    again = gate(plan, declared_slo(plan), traffic, profile_requests(traffic))
+    assert again == verdict
