@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MEASUREMENTS ?= ../shared/groundtruth
+LENGTHS ?= ../shared/traces/lengths ../shared/traces/azure2023
 PYTEST ?= $(BIN)/pytest -n 2 --dist loadgroup
 
 .PHONY: help setup demo test check format bench docs fit lock clean
@@ -46,6 +47,7 @@ docs: setup  ## regenerate what is generated: CLI reference, equations, input re
 	$(BIN)/python -m planner.spec.schema_docs docs/inputs.md
 	$(BIN)/python -m planner.perf.equations.document > docs/equations.md
 	@if [ -d $(MEASUREMENTS) ]; then $(BIN)/python -m planner.calibrate.document $(MEASUREMENTS) docs/accuracy.md; fi
+	@if [ -d $(firstword $(LENGTHS)) ]; then $(BIN)/python -m planner.reproduce.document docs/validation.md $(LENGTHS); fi
 
 fit: setup  ## fit efficiencies, overheads and bands to the measurements (needs MEASUREMENTS)
 	$(BIN)/python -m planner.calibrate.fit $(MEASUREMENTS) --output planner/data/calibration --engines planner/data/engines

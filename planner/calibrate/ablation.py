@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from planner.calibrate.hosts import bare
+from planner.calibrate.host_samples import bare
 from planner.calibrate.measured import Row
 from planner.calibrate.validate import (
     Errors,
@@ -74,7 +74,7 @@ def _without_host(item: Prediction) -> ClosedLoop:
 
 
 def _without_frontend(item: Prediction) -> ClosedLoop:
-    engine = replace(item.point.engine, frontend_s=0.0, frontend_client_s=0.0)
+    engine = replace(item.point.engine, frontend_s=0.0, frontend_client_s=0.0, frontend_token_s=0.0)
     return predict(item.point, engine=engine)
 
 

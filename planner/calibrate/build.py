@@ -124,6 +124,8 @@ def moe_data(fit: MoeEfficiency) -> Data:
         "fixed_us": fit.fixed_s * 1e6,
         "padding_tokens": fit.padding_tokens,
         "skew": fit.skew,
+        "routed_memory": fit.routed_memory,
+        "rank_skew": fit.rank_skew,
         "median_error": fit.median_error,
         "p90_error": fit.p90_error,
     }

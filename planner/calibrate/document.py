@@ -13,8 +13,11 @@ import numpy as np
 
 from planner.calibrate import kv_cases, open_loop, scoring
 from planner.calibrate.ablation import Ablation, ablations
-from planner.calibrate.failures import Missed, missed
-from planner.calibrate.hosts import Host, closed_loop_samples, fit_host
+from planner.calibrate.document_limits import known_failures, measurement_limits
+from planner.calibrate.failures import missed
+from planner.calibrate.host_samples import closed_loop_cases
+from planner.calibrate.hosts import Host, fit_closed_loops, trtllm_host
+from planner.calibrate.markdown import markdown_table
 from planner.calibrate.measured import Row, dataset
 from planner.calibrate.points import read_points
 from planner.resources import data_dir
@@ -41,10 +44,10 @@ without published input lengths; *suspect* rows put aside by the collector (lost
 hidden speculation), in no fit; *burst* and *openloop* go through the replay. "TTFT(queued)" are
 closed loops with more clients than the KV cache holds.
 
-Nothing scales an operator: kernels are fitted on operator tables alone, and an engine has five
-numbers of its own (time per layer, per sequence and per prefill layer; per request and per client
-in the frontend), fitted on closed loops. `fp8` DeepSeek and Qwen3.5 runs that may speculate are
-left out of that fit, and scored below all the same.
+Nothing scales an operator: kernels are fitted on operator tables alone, and an engine has six
+numbers of its own (time per layer, per sequence and per launched prefill layer; per request, client
+and prompt token in the frontend), fitted on closed loops. `fp8` DeepSeek and Qwen3.5 runs that may
+speculate are left out of that fit, and scored below all the same.
 """
 
 
@@ -71,6 +74,7 @@ def document(folder: Path) -> str:
             "## Main set by engine\n",
             _score_table(scoring.score(main_set, ("engine",)), ("engine",)),
             _pooled(main_set),
+            measurement_limits(main_set),
             "## Main set by GPU\n",
             _score_table(_latencies(scoring.score(main_set, ("gpu",))), ("gpu",)),
             "## Main set by engine, GPU and model\n",
@@ -88,7 +92,7 @@ def document(folder: Path) -> str:
             _bands(),
             _memory(folder / "kv_cases.csv"),
             _open_loop(folder),
-            _failures(missed(main_set)),
+            known_failures(missed(main_set)),
         ]
     )
 
@@ -97,15 +101,9 @@ def _latencies(lines: Iterable[scoring.Line]) -> list[scoring.Line]:
     return [line for line in lines if line.metric in ("TPOT", "TTFT")]
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [" | ".join(head), " | ".join("---" for _ in head)]
-    lines += [" | ".join(row) for row in rows]
-    return "".join(f"| {line} |\n" for line in lines)
-
-
 def _score_table(lines: Sequence[scoring.Line], by: Sequence[str] = ()) -> str:
     head = ["metric", "set", *by, "scored", "median APE %", "mean", "P90", "bias %"]
-    return _table(
+    return markdown_table(
         head,
         (
             [
@@ -144,16 +142,18 @@ def _pooled(found: Sequence[scoring.Scored]) -> str:
 
 def _hosts(rows: Sequence[Row]) -> str:
     fits = {
-        "vLLM": fit_host(closed_loop_samples(rows, "vllm", "0.33")),
-        "SGLang": fit_host(closed_loop_samples(rows, "sglang")),
+        "vLLM": fit_closed_loops(closed_loop_cases(rows, "vllm", "0.33")),
+        "SGLang": fit_closed_loops(closed_loop_cases(rows, "sglang")),
+        "TensorRT-LLM": trtllm_host(rows),
     }
     head = ["engine", "rows", "metric", "in sample, median %", "P90", "left out, median %", "P90"]
     body = [line for name, host in fits.items() for line in _host_lines(name, host)]
     return (
         "\n## Cross-validation of the engines' overheads\n\n"
         "Every (model, GPU) group predicted with "
-        "overheads fitted on all the others. A point weighs by its noise: TTFT 8/36 of TPOT.\n\n"
-        + _table(head, body)
+        "overheads fitted on all the others. A point weighs by its noise: TTFT 8/36 of TPOT. "
+        "TensorRT-LLM's rows are one model on one GPU, so a group is one tensor-parallel size; "
+        "three of its numbers are vLLM's.\n\n" + markdown_table(head, body)
     )
 
 
@@ -195,7 +195,7 @@ def _ablations(found: Sequence[Ablation]) -> str:
     ]
     return (
         "\n## Ablation: what each term buys (main set)\n\nOne term taken away at a time, nothing "
-        "refitted.\n\n" + _table(head, body)
+        "refitted.\n\n" + markdown_table(head, body)
     )
 
 
@@ -230,7 +230,7 @@ def _operators() -> str:
         "\n## Operator tables: median errors of the fits, %\n\n"
         "Medians over formats and world sizes; "
         "the calibration files have each with its P90 and rows.\n\n"
-        + _table(["GPU", *names], [*per_gpu, total])
+        + markdown_table(["GPU", *names], [*per_gpu, total])
     )
 
 
@@ -249,7 +249,7 @@ def _bands() -> str:
         "GPU or on all measured GPUs, the larger. A family with fewer "
         "than 30 points is outside the validated range and takes its GPU's band, a GPU with fewer "
         "that of all measured GPUs, a GPU without tables the generic set's.\n\n"
-        + _table(["calibration", "outside the families", "families"], body)
+        + markdown_table(["calibration", "outside the families", "families"], body)
     )
 
 
@@ -273,7 +273,7 @@ def _memory(path: Path) -> str:
     wrong = ", ".join(r.id for r in results if not r.unscored and r.predicted_start != r.started)
     return (
         "\n## Memory against start-up logs\n\n"
-        + _table(["figure", "n", "median APE %", "P90"], body)
+        + markdown_table(["figure", "n", "median APE %", "P90"], body)
         + f"\nStart or refuse: {counts['right']} of {counts['n']} right, {counts['unscored']} rows "
         f"lack a fact. Wrong: {wrong or 'none'}. KV047 adds up at utilisation 0.95, not at the "
         "0.90 it states (79.18 · 0.95 − 64.38 − 0.13 − 7.38 = 3.33 GiB, the logged figure).\n\n"
@@ -305,23 +305,8 @@ def _open_loop(folder: Path) -> str:
         "The requests of three public runs through the replay, nothing fitted to them. The two-GPU "
         "runs are PCIe cards; their all-reduce depends on a peer-to-peer path that the runs do not "
         "state, and measured steps are longer than the table of this part allows.\n\n"
-        + _table(["run", "metric", "median APE %", "P90", "bias %", "mean, ms"], body)
+        + markdown_table(["run", "metric", "median APE %", "P90", "bias %", "mean, ms"], body)
     )
-
-
-def _failures(found: Sequence[Missed]) -> str:
-    head = "\n## Known failures\n\nRows of the main set that the model misses, by name. "
-    lines = [head + "They stay in every table above.\n"]
-    for item in found:
-        spans = ", ".join(
-            f"{metric} {min(errors):+.0f} to {max(errors):+.0f} %"
-            for metric, errors in (("TPOT", item.tpot_pct), ("TTFT", item.ttft_pct))
-            if errors
-        )
-        lines.append(
-            f"- **{item.failure.name}** ({item.rows} rows; {spans}): {item.failure.reason}."
-        )
-    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

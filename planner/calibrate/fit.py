@@ -17,15 +17,9 @@ from typing import Any
 import numpy as np
 
 from planner.calibrate.build import generic_ring, generic_section, gpu_data
-from planner.calibrate.hosts import (
-    Host,
-    another_run,
-    closed_loop_samples,
-    fit_host,
-    may_speculate,
-    rewrite_host,
-    steady_samples,
-)
+from planner.calibrate.doubtful import another_run, may_speculate
+from planner.calibrate.host_samples import closed_loop_cases, steady_samples
+from planner.calibrate.hosts import Host, fit_closed_loops, fit_host, rewrite_host
 from planner.calibrate.measured import Row, is_main
 from planner.calibrate.points import Unsupported, point, read_points
 from planner.calibrate.validate import Prediction, predictions, tpot_errors
@@ -113,7 +107,7 @@ def write(written: Mapping[str, dict[str, Any]], folder: Path) -> None:
 
 def hosts(rows: Sequence[Row]) -> dict[str, Host]:
     """Return the fitted overheads of every engine profile."""
-    current = fit_host(closed_loop_samples(rows, "vllm", "0.33"))
+    current = fit_closed_loops(closed_loop_cases(rows, "vllm", "0.33"))
     older = fit_host(steady_samples(rows))
     return {
         "vllm-0.33": current,
@@ -122,8 +116,9 @@ def hosts(rows: Sequence[Row]) -> dict[str, Host]:
             prefill_layer_s=current.prefill_layer_s,
             frontend_s=current.frontend_s,
             client_s=current.client_s,
+            token_s=current.token_s,
         ),
-        "sglang-0.5.23": fit_host(closed_loop_samples(rows, "sglang")),
+        "sglang-0.5.23": fit_closed_loops(closed_loop_cases(rows, "sglang")),
     }
 
 

@@ -1,53 +1,36 @@
 """Fit what an engine's host adds: the time that no operator table contains.
 
-TPOT and TTFT of a closed loop are linear in the overheads, because its state is counted in steps
-(TTFT's wait for the current step is not quite, so slopes are taken at usual overheads). Five
-numbers an engine, on TPOT and TTFT together; nothing scales an operator.
+TPOT and TTFT of a closed loop are nearly linear in the overheads, because its state is counted in
+steps; where they are not (launches that the GPU hides, the wait for the current step) slopes are
+taken again at each solution. Six numbers an engine, on TPOT and TTFT together; nothing scales an
+operator.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.calibrate.measured import Row, is_main, measured, number, text, usable
-from planner.calibrate.points import Point, Unsupported, point
-from planner.calibrate.validate import predict
-from planner.perf.calibrations import calibration
-from planner.perf.compile import compile_step_cost
-from planner.perf.step_cost import mixed_step_s
-from planner.spec.engine import Engine
-
-STEADY_PROMPT_TOKENS = 400.0  # ML.ENERGY does not publish input lengths; chat prompts are short
-
-# The fitted overheads, a usual value each (slopes are taken there), and the largest plausible one.
-FIELDS = (
-    "layer_overhead_s",
-    "seq_overhead_s",
-    "prefill_layer_overhead_s",
-    "frontend_s",
-    "frontend_client_s",
+from planner.calibrate.host_samples import (
+    FIELDS,
+    USUAL,
+    Case,
+    Sample,
+    closed_loop_cases,
+    samples_at,
 )
-USUAL = np.array([25e-6, 5e-6, 0.4e-3, 20e-3, 0.3e-3])
-MOST = np.array([200e-6, 200e-6, 5e-3, 0.3, 5e-3])
+from planner.calibrate.measured import Row
+from planner.spec import catalog
+
+MOST = np.array([200e-6, 200e-6, 5e-3, 0.3, 5e-3, 50e-6])
+ROUNDS = 4  # launches are not linear in TTFT and TPOT: slopes are taken anew at each solution
 # Repeats of one point differ by 8 % in TPOT and 36 % in TTFT (P90): each weighs by its noise.
 TPOT_WEIGHT, TTFT_WEIGHT = 1.0, 8 / 36
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sample:
-    """One measurement: time without overheads, seconds per unit of each overhead, time measured."""
-
-    base_s: float
-    slopes: tuple[float, ...]  # in the order of FIELDS
-    measured_s: float
-    group: str  # model and GPU: what cross-validation leaves out together
-    metric: str = "TPOT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +42,7 @@ class Host:
     prefill_layer_s: float
     frontend_s: float = 0.0
     client_s: float = 0.0
+    token_s: float = 0.0
     rows: int
     median_error: float  # of TPOT
     p90_error: float
@@ -70,138 +54,37 @@ class Host:
     ttft_p90_error_left_out: float = float("nan")
 
 
-def bare(engine: Engine) -> Engine:
-    """Return the engine without host overheads."""
-    return with_overheads(engine, np.zeros(len(FIELDS)))
+def fit_closed_loops(
+    cases: Sequence[Case],
+    fixed: Mapping[str, float] | None = None,
+    by: Callable[[Case], str] | None = None,
+) -> Host:
+    """Fit an engine's overheads on its closed loops; `fixed` ones are given.
 
-
-def with_overheads(engine: Engine, values: NDArray[np.float64]) -> Engine:
-    """Return the engine with the five overheads, in the order of FIELDS."""
-    fields = dict(zip(FIELDS, map(float, values), strict=True))
-    return replace(engine, step_overhead_s=0.0, **fields)  # type: ignore[arg-type]
-
-
-def may_speculate(row: Row) -> bool:
-    """Whether a row may hide speculative decoding.
-
-    The dump of 2026-03-25 holds plain and MTP runs of SGLang 0.5.9's fp8 deployments under the same
-    columns: of P01653 and P00375, equal in everything stated, one takes 6.7 ms a token and the
-    other 8.8 ms. A run that cannot be told apart calibrates nothing; it is scored all the same.
+    `by` names what is left out together, the model and GPU unless said otherwise.
     """
-    return (
-        text(row, "engine") == "sglang"
-        and text(row, "engine_version") == "0.5.9"
-        and text(row, "weight_dtype") == "fp8"
-        and "id=2026_03_25" in text(row, "source_ref")
-    )
-
-
-def another_run(row: Row) -> bool:
-    """Whether a row's own figures contradict the deployment it states.
-
-    Kimi-K2.6 on H200: 9 ms a token at one client and 365 at 100, where other runs of the same
-    weights take 60. GLM-5 "as checkpoint" on 8 H200: 1.49 TB do not fit. gpt-oss at 512 clients:
-    4 ms a token, less than at 16, and TTFT of minutes. They calibrate nothing, and stay scored.
-    """
-    engine, model = text(row, "engine"), text(row, "model")
-    hopper = text(row, "gpu").startswith("H200")
-    if engine == "sglang" and hopper:
-        return "Kimi-K2.6" in model or ("GLM-5" in model and "fp8" not in text(row, "weight_dtype"))
-    return engine == "vllm" and "gpt-oss" in model and (number(row, "concurrency") or 0.0) >= 512
-
-
-def compiles_first(row: Row) -> bool:
-    """Whether the first requests of a run waited for kernels to be compiled.
-
-    SGLang's fp4 runs of DeepSeek without a version (late 2025) have a mean TTFT of 5 to 9 s at any
-    concurrency and prompt length: a stall of about 70 s that the opening tenth of the requests met.
-    """
-    return (
-        text(row, "engine") == "sglang"
-        and not text(row, "engine_version")
-        and text(row, "weight_dtype") == "fp4"
-    )
-
-
-def closed_loop_samples(rows: Iterable[Row], engine: str, version: str = "") -> list[Sample]:
-    """Return samples from closed-loop rows of one engine profile on GPUs with operator tables."""
-    samples: list[Sample] = []
-    for row in rows:
-        if not is_main(row) or may_speculate(row) or another_run(row):
-            continue
-        try:
-            item = point(row)
-        except Unsupported:
-            continue
-        wanted = item.engine.id == engine and version in ("", item.engine.version)
-        if wanted and item.gpu.calibration:
-            samples += _closed_loop_samples(item, row)
-    return samples
-
-
-def _closed_loop_samples(item: Point, row: Row) -> list[Sample]:
-    """Return a TPOT and a TTFT sample, where each was measured."""
-    known = measured(row)
-    times = {"TPOT": known.tpot_s, "TTFT": None if compiles_first(row) else known.ttft_s}
-    if not any(times.values()):
-        return []
-    at = [USUAL]
-    for index in range(len(FIELDS)):
-        step = np.zeros(len(FIELDS))
-        step[index] = USUAL[index]
-        at.append(USUAL + step)
-    loops = [predict(item, engine=with_overheads(item.engine, values)) for values in at]
-    group = f"{item.model.id} {item.gpu.id}"
+    values = USUAL
+    for _ in range(ROUNDS):
+        values = _solve(samples_at(cases, values), fixed or {})
     samples = []
-    for metric, name in (("TPOT", "tpot_s"), ("TTFT", "ttft_s")):
-        seconds = times[metric]
-        if seconds is None:
-            continue
-        usual, *moved = (float(getattr(loop, name)) for loop in loops)
-        slopes = tuple((m - usual) / u for m, u in zip(moved, USUAL, strict=True))
-        base = usual - float(np.dot(slopes, USUAL))
-        samples.append(
-            Sample(base_s=base, slopes=slopes, measured_s=seconds, group=group, metric=metric)
-        )
-    return samples
+    for case in cases:
+        group = by(case) if by else case.group
+        samples += [replace(sample, group=group) for sample in samples_at([case], values)]
+    return fit_host(samples, fixed)
 
 
-def steady_samples(rows: Iterable[Row]) -> list[Sample]:
-    """Return samples from steady-state rows: median inter-token latency of decode-only steps."""
-    samples = []
-    for row in rows:
-        latency, batch = number(row, "itl_median_ms"), number(row, "avg_running_batch")
-        output = number(row, "output_tokens")
-        steady = row["data_kind"].endswith("steady-state") and row["trust"] == "A"
-        if not (steady and usable(row) and latency and batch and output):
-            continue
-        stated = {
-            **row,
-            "concurrency": str(batch),
-            "input_tokens": row["input_tokens"] or str(STEADY_PROMPT_TOKENS),
-        }
-        try:
-            item = point(stated)
-        except Unsupported:
-            continue
-        decodes = item.load.concurrency
-        cost = compile_step_cost(
-            item.model, item.gpu, bare(item.engine), calibration(item.gpu), item.deployment
-        )
-        base = mixed_step_s(
-            cost,
-            decode_seqs=decodes,
-            context_tokens=item.load.prompt_tokens + output / 2.0,
-        )
-        samples.append(
-            Sample(
-                base_s=float(base),
-                slopes=(float(item.model.num_layers), decodes, 0.0, 0.0, 0.0),
-                measured_s=latency / 1e3,
-                group=f"{item.model.id} {item.gpu.id}",
-            )
-        )
-    return samples
+def trtllm_host(rows: Iterable[Row]) -> Host:
+    """Fit TensorRT-LLM's overheads beside what it shares with vLLM (`points.trtllm`).
+
+    Its rows are one model on one GPU: a left-out group is one tensor-parallel size.
+    """
+    shared = catalog.engine("vllm")
+    names = ("prefill_layer_overhead_s", "frontend_client_s", "frontend_token_s")
+    return fit_closed_loops(
+        closed_loop_cases(rows, "trtllm"),
+        {name: getattr(shared, name) for name in names},
+        by=lambda case: f"TP{case.item.deployment.tensor_parallel_size}",
+    )
 
 
 def fit_host(samples: Sequence[Sample], fixed: Mapping[str, float] | None = None) -> Host:
@@ -216,6 +99,7 @@ def fit_host(samples: Sequence[Sample], fixed: Mapping[str, float] | None = None
         prefill_layer_s=float(values[2]),
         frontend_s=float(values[3]),
         client_s=float(values[4]),
+        token_s=float(values[5]),
         rows=int(tpot.sum()),
         median_error=_quantile(inside[tpot], 0.5),
         p90_error=_quantile(inside[tpot], 0.9),
@@ -287,6 +171,7 @@ def rewrite_host(path: Path, host: Host, source: str, date: str) -> None:
         "prefill_layer_ms": f"{1e3 * host.prefill_layer_s:.2f}",
         "frontend_ms": f"{1e3 * host.frontend_s:.1f}",
         "frontend_client_us": f"{1e6 * host.client_s:.0f}",
+        "frontend_token_us": f"{1e6 * host.token_s:.2f}",
         "source": f'"{source}"',
         "date": f'"{date}"',
     }

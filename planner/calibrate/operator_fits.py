@@ -111,31 +111,41 @@ def fit_gemm(
 def fit_moe(
     rows: Sequence[Row], peak: float, bandwidth: float, weight_bytes: float, input_bytes: float
 ) -> MoeEfficiency:
-    """Fit e_c, e_m, t₀, tile padding and routing skew of the expert equations."""
+    """Fit e_c, e_m, t₀, tile padding, both skews of routing and e_r of the expert equations.
+
+    Expert-parallel rows time the rank with the most popular experts.
+    """
     shapes = [MOE_SHAPES[row["model"]] for row in rows]
     tp, ep, n = (column(rows, name) for name in ("moe_tp", "moe_ep", "num_tokens"))
     hidden = np.array([s.hidden for s in shapes], float)
     width = np.array([s.intermediate for s in shapes], float) / tp
     experts = np.array([s.experts for s in shapes], float)
     top = np.array([s.experts_per_token for s in shapes], float)
-    weights, routed = 3.0 * hidden * width, n * top / ep
-    per_routed = 2.0 * hidden * input_bytes + 6.0 * width
+    weights, mean = 3.0 * hidden * width, n * top / ep
 
     def predict(v: FloatArray) -> FloatArray:
+        routed = mean * op.popular_rank(ep, float(v[6]))
         missed = (1.0 - top / experts) ** (n ** v[4])
         touched = np.maximum(experts * (1.0 - missed), top) / ep
-        flops = 2.0 * weights * (routed + touched * v[3])
-        moved = touched * weights * weight_bytes + routed * per_routed
-        return np.asarray(
-            op.gemm_s(flops, moved, peak, bandwidth, v[0], v[1], v[2] * 1e-6, EXPERT_SHARPNESS)
+        products = op.gemm_s(
+            op.expert_flops(routed, touched, weights, v[3]),
+            op.expert_bytes(touched, weights, weight_bytes),
+            peak,
+            bandwidth,
+            v[0],
+            v[1],
+            v[2] * 1e-6,
+            EXPERT_SHARPNESS,
         )
+        gathered = op.routing_bytes(n, routed, hidden, width, input_bytes)
+        return np.asarray(products + op.routing_s(gathered, bandwidth, v[5]))
 
     fit = fit_log(
         predict,
         seconds(rows),
-        [[0.3, 0.8, 40.0, 50.0, 0.85], [0.2, 0.6, 15.0, 20.0, 0.75]],
-        [0.02, 0.1, 0.5, 0.0, 0.6],
-        [1.0, 0.95, 200.0, 128.0, 1.0],
+        [[0.3, 0.8, 40.0, 50.0, 0.85, 0.5, 0.3], [0.6, 0.8, 20.0, 30.0, 0.8, 0.3, 0.3]],
+        [0.02, 0.1, 0.5, 0.0, 0.6, 0.05, 0.0],
+        [1.0, 0.95, 200.0, 128.0, 1.0, 1.0, 1.0],
     )
     return MoeEfficiency(
         compute=fit.values[0],
@@ -143,6 +153,8 @@ def fit_moe(
         fixed_s=fit.values[2] * 1e-6,
         padding_tokens=fit.values[3],
         skew=fit.values[4],
+        routed_memory=fit.values[5],
+        rank_skew=fit.values[6],
         median_error=fit.median_error,
         p90_error=fit.p90_error,
     )

@@ -208,20 +208,18 @@ def _engine(row: Row) -> Engine:
 def trtllm() -> Engine:
     """Return TensorRT-LLM's step loop as far as a closed loop sees it: vLLM's, its own host.
 
-    The overheads are `hosts.fit_host` on its 77 closed-loop points, which are one model's and
-    cannot tell a prefill's launches from the frontend; both per-layer prefill time and time per
-    client are therefore vLLM's. (Left free, prefill takes 1.2 ms a layer, which the other
+    Three overheads are `hosts.trtllm_host`'s, a fit on its 77 closed-loop points. These are one
+    model's and cannot tell a prefill's launches from the frontend, so launches and the frontend's
+    times per client and token are vLLM's. (Left free, launches take 2 ms a layer, which the other
     TensorRT-LLM runs, set aside and in no fit, contradict by half their TPOT.)
     """
     return replace(
         catalog.engine("vllm"),
         id="trtllm",
         version="1",
-        layer_overhead_s=34e-6,
-        seq_overhead_s=25e-6,
-        prefill_layer_overhead_s=0.28e-3,
-        frontend_s=53e-3,
-        frontend_client_s=0.6e-3,
+        layer_overhead_s=39e-6,
+        seq_overhead_s=30e-6,
+        frontend_s=46e-3,
     )
 
 

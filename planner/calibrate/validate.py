@@ -54,9 +54,13 @@ def predict(
     """Return the closed loop of one point; where the model does not fit, KV never binds."""
     used = engine or item.engine
     cost = compile_step_cost(item.model, item.gpu, used, efficiencies(item.gpu), item.deployment)
-    budget = memory_budget(item.model, item.gpu, used, item.deployment)
-    resident = budget.kv_tokens / item.deployment.data_parallel_size
-    return closed_loop(cost, item.load, resident or float("inf"), item.mixes)
+    return closed_loop(cost, item.load, resident_tokens(item, used), item.mixes)
+
+
+def resident_tokens(item: Point, engine: Engine) -> float:
+    """Return KV tokens of one rank; a model that does not fit by our account ran all the same."""
+    budget = memory_budget(item.model, item.gpu, engine, item.deployment)
+    return budget.kv_tokens / item.deployment.data_parallel_size or float("inf")
 
 
 def predictions(

@@ -19,9 +19,11 @@ COMMANDS = {
     "simulate": "Replay a trace through one deployment, request by request.",
     "fleet": "Buy, keep, release: GPUs for several services, quarter by quarter.",
     "gate": "Say whether a deployed plan still holds for new traffic; exit 4 if not.",
+    "schedule": "Compare a static fleet with a timetable and an autoscaler.",
     "compare": "Say what changed between two plans, and why.",
     "explain": "Print an equation with the numbers of a case substituted.",
     "catalog": "List the known GPUs, models and engines with their sources.",
+    "reproduce": "Recompute published results of papers on LLM serving.",
     "validate": "Compare predictions with measured serving points and start-ups.",
     "synth": "Write a seeded, realistic synthetic trace from a recipe.",
 }

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from planner.cli.replicas import Arrivals
     from planner.ingest.requests import Requests
-    from planner.sim.replay import Replay
     from planner.sim.setup import Ready
     from planner.spec.slo import Slo
 
@@ -44,9 +43,27 @@ Example:
 @click.option("--replicas", type=click.IntRange(1), default=1, help="Replicas. [default: 1]")
 @click.option(
     "--routing",
-    type=click.Choice(["random", "round_robin", "least_loaded"]),
+    type=click.Choice(["random", "round_robin", "least_loaded", "cache_aware"]),
     default="random",
     help="What sends requests to replicas. [default: random]",
+)
+@click.option(
+    "--cache-threshold",
+    type=click.FloatRange(0, 1),
+    default=0.3,
+    help="cache_aware: share of a prompt that must be cached to count. [default: 0.3]",
+)
+@click.option(
+    "--balance-abs-threshold",
+    type=click.FloatRange(0),
+    default=64,
+    help="cache_aware: by load where it differs by more requests than this … [default: 64]",
+)
+@click.option(
+    "--balance-rel-threshold",
+    type=click.FloatRange(1),
+    default=1.5,
+    help="… and by more than this factor. [default: 1.5]",
 )
 @click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
 @click.option(
@@ -54,6 +71,38 @@ Example:
 )
 @click.option(
     "--tensor-parallel-size", "--tp", type=click.IntRange(1), default=1, help="GPUs of a replica."
+)
+@click.option(
+    "--pipeline-parallel-size",
+    "--pp",
+    type=click.IntRange(1),
+    default=1,
+    help="Pipeline stages of a replica.",
+)
+@click.option(
+    "--num-speculative-tokens", type=click.IntRange(0), default=0, help="Drafts beside each decode."
+)
+@click.option(
+    "--acceptance-rates",
+    metavar="SHARES",
+    default="",
+    help="Share of drafts accepted at each position, as vLLM logs it: 0.8,0.6,0.5.",
+)
+@click.option(
+    "--prefill-replicas",
+    type=click.IntRange(0),
+    default=0,
+    help="Replicas that prefill only; those of --replicas then decode only. [default: 0]",
+)
+@click.option(
+    "--kv-link-bytes-per-s",
+    type=click.FloatRange(0, min_open=True),
+    help="With --prefill-replicas: what the KV crosses, one direction a GPU (400 Gbit/s: 50e9).",
+)
+@click.option(
+    "--layerwise-transfer",
+    is_flag=True,
+    help="With --prefill-replicas: send each layer's KV while the next is computed.",
 )
 @click.option("--max-num-batched-tokens", type=click.IntRange(1), help="Token budget of a step.")
 @click.option("--max-num-seqs", type=click.IntRange(1), help="Most sequences in a step.")
@@ -131,6 +180,13 @@ def command(
     ideal: bool,
     as_json: bool,
     per_request: Path | None,
+    acceptance_rates: str,
+    cache_threshold: float,
+    balance_abs_threshold: float,
+    balance_rel_threshold: float,
+    prefill_replicas: int,
+    kv_link_bytes_per_s: float | None,
+    layerwise_transfer: bool,
     **flags: object,
 ) -> None:
     """Replay a trace through one deployment, request by request.
@@ -142,17 +198,32 @@ def command(
     """
     import json
 
+    from planner.cli.replicas import Arrivals, Fleet, kv_link, replayed
     from planner.ingest.load import load_trace
     from planner.report.replay_screen import screen
     from planner.sim.load import scale
     from planner.sim.record import to_dict, write_requests
+    from planner.sim.routing import CacheAware
     from planner.spec.slo_file import load_slo
 
     if concurrency is not None and (follow_sessions or load != 1.0):
         raise click.UsageError("--concurrency goes with neither --sessions nor --load")
     slo = load_slo(slo_file)
+    rates = _shares(acceptance_rates)
     order = {"policy": policy, "scheduling_policy": scheduling_policy}
-    setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal, order=order)
+    setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal, rates=rates, order=order)
+    fleet = Fleet(
+        replicas=replicas,
+        routing=routing,
+        cache_aware=CacheAware(
+            cache_threshold=cache_threshold,
+            balance_abs_threshold=balance_abs_threshold,
+            balance_rel_threshold=balance_rel_threshold,
+        ),
+        prefill_replicas=prefill_replicas,
+        link=kv_link(setup, prefill_replicas, kv_link_bytes_per_s, layerwise=layerwise_transfer),
+    )
+    arrivals = Arrivals(sessions=follow_sessions, concurrency=concurrency)
     click.echo("… reading the trace", err=True)
     requests = load_trace(list(traces), fmt=fmt, classes=slo.classes).requests
     chosen = slo.seed if seed is None else seed
@@ -160,17 +231,9 @@ def command(
     if factor != 1.0 and concurrency is None:
         click.echo(f"… scaling the traffic by {factor:g}", err=True)
         requests = scale(requests, factor, seed=chosen)
-    _note(requests, setup, follow_sessions=follow_sessions)
-    done, wall_s = _replay(
-        requests,
-        setup,
-        slo,
-        replicas=replicas,
-        routing=routing,
-        seed=chosen,
-        use_cached_tokens=reuse_prefixes,
-        follow_sessions=follow_sessions,
-        concurrency=concurrency,
+    _note(requests, setup, arrivals)
+    done, wall_s = replayed(
+        requests, setup, slo, fleet, arrivals, seed=chosen, reuse=reuse_prefixes
     )
     if per_request is not None:
         write_requests(requests, done, per_request)
@@ -180,12 +243,32 @@ def command(
         record = {
             "deployment": asdict(setup.deployment),
             "scheduler": asdict(setup.settings),
-            "arrivals": {"concurrency": concurrency, "sessions": follow_sessions},
+            "arrivals": asdict(arrivals),
+            **fleet.record(setup),
             **to_dict(done, wall_s),
         }
         click.echo(json.dumps(record, indent=2, sort_keys=True, allow_nan=False))
     else:
-        click.echo("\n".join(screen(requests, done, setup, wall_s, concurrency)))
+        lines = screen(
+            requests,
+            done,
+            setup,
+            wall_s,
+            counts=fleet.counts(),
+            notes=fleet.lines(setup, done),
+            concurrency=concurrency,
+        )
+        click.echo("\n".join(lines))
+
+
+def _shares(text: str) -> tuple[float, ...]:
+    """Return the numbers of a list like 0.8,0.6."""
+    try:
+        return tuple(float(word) for word in text.split(",") if word.strip())
+    except ValueError as error:
+        raise click.BadParameter(
+            f"{text!r} is no list of shares like 0.8,0.6", param_hint="--acceptance-rates"
+        ) from error
 
 
 def _ready(
@@ -195,6 +278,7 @@ def _ready(
     flags: dict[str, object],
     *,
     ideal: bool,
+    rates: tuple[float, ...],
     order: dict[str, str | None],
 ) -> Ready:
     from planner.sim.setup import deployment_of, ready
@@ -205,10 +289,10 @@ def _ready(
     if flags["gpu_memory_utilization"] is None:
         flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
     chosen = deployment_of(made, part, engine, flags)
-    return ready(made, part, engine, chosen, ideal=ideal, **order)
+    return ready(made, part, engine, chosen, ideal=ideal, acceptance_rates=rates, **order)
 
 
-def _note(requests: Requests, setup: Ready, *, follow_sessions: bool) -> None:
+def _note(requests: Requests, setup: Ready, arrivals: Arrivals) -> None:
     """Say on stderr what the trace holds and the replay does not use."""
     from planner.sim.blocks import has_ids
 
@@ -217,46 +301,5 @@ def _note(requests: Requests, setup: Ready, *, follow_sessions: bool) -> None:
         click.echo(
             "… prefix cache off: it is replayed for vllm_v1, first come first served", err=True
         )
-    if follow_sessions and not (requests.session_id >= 0).any():
+    if arrivals.sessions and not (requests.session_id >= 0).any():
         click.echo("warning: --sessions: the trace names no sessions", err=True)
-
-
-def _replay(
-    requests: Requests,
-    setup: Ready,
-    slo: Slo,
-    *,
-    routing: str,
-    concurrency: int | None,
-    **how: Any,  # noqa: ANN401 - handed on
-) -> tuple[Replay, float]:
-    from planner.sim.jit import compiled_before
-    from planner.sim.replay import replay
-    from planner.sim.targets import edges_of
-    from planner.solve.windows import class_windows
-
-    windows = class_windows(
-        requests.arrival_s,
-        requests.class_id,
-        len(requests.class_names),
-        span_s=requests.span_s,
-        window_s=slo.evaluation_window_s,
-        min_requests=slo.min_requests_per_window,
-    )
-    kernel = "sglang" if setup.settings.policy == "sglang" else "vllm_v1"
-    kernel = "fleet" if routing == "least_loaded" else kernel
-    if not compiled_before(kernel):
-        click.echo("… compiling the simulator (once, up to 15 s)", err=True)
-    click.echo(f"… replaying {len(requests):,} requests", err=True)
-    begun = time.perf_counter()
-    done = replay(
-        requests,
-        setup.cost,
-        setup.settings,
-        routing=routing,
-        classes=[k for k in slo.classes if k.name in requests.class_names],
-        windows=None if concurrency else edges_of(windows, len(requests.class_names)),
-        concurrency=concurrency,
-        **how,
-    )
-    return done, time.perf_counter() - begun

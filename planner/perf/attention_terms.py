@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf import operators as op
-from planner.perf.case import Case
+from planner.perf.case import GRAPH_FIXED_SHARE, Case
 from planner.perf.formats import KV_BYTES
 from planner.perf.layers import (
     index_bytes_per_token,
@@ -18,8 +18,6 @@ from planner.spec.model import Model
 
 FloatArray = NDArray[np.float64]
 
-# A CUDA graph replays kernels without the launch gap that the operator tables' loops contain.
-GRAPH_FIXED_SHARE = 0.6
 # A chunk of linear attention costs 12 FLOPs per state element and token (chunked delta rule).
 LINEAR_FLOPS_PER_STATE_ELEMENT = 12.0
 
@@ -101,8 +99,8 @@ def prefill_token_s(case: Case) -> float:
 
 
 def sequence_s(case: Case) -> float:
-    """Return seconds per decode sequence: the engine's own cost and constant-state layers."""
-    total = case.engine.seq_overhead_s
+    """Return seconds per decode sequence: constant-state layers and a sparse indexer's rows."""
+    total = 0.0
     fit = case.attention
     if case.model.sparse_attention:
         total += case.model.attention_layers * fit.index_seq_s

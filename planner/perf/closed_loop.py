@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from planner.perf.step_cost import StepCost, attended_pairs, step_s
+from planner.perf.step_arithmetic import attended_pairs
+from planner.perf.step_cost import StepCost, step_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,8 +170,8 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
     Half a step until the current one ends (a long step is met more often: E[τ²]/2E[τ]), another
     one when asynchronous scheduling has it queued already, half an interval of polls, the prompt's
     own steps beside the decodes and the λ prompts that start with it, the opening burst (φ·c/2
-    prompts of it are served first on average), and the frontend: a request's own work in it and
-    that of the other clients, whose requests and tokens pass through the same process.
+    prompts of it are served first on average), and the frontend: a request's own work in it, its
+    prompt's tokens, and the other clients, whose requests and tokens pass through the same process.
     """
     budget = float(cost.max_num_batched_tokens)
     packed = max(1.0, math.floor(budget / load.prompt_tokens))
@@ -187,5 +188,9 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
     # to everyone's wait instead of replacing a share (measured TTFT grows by 0.05·c prefills).
     queued = _prefill_s_per_request(cost, load, packed)
     burst = load.opening_burst * load.concurrency / 2.0 * queued
-    frontend = cost.frontend_s + cost.frontend_client_s * load.ranks * load.concurrency
+    frontend = (
+        cost.frontend_s
+        + cost.frontend_token_s * load.prompt_tokens
+        + cost.frontend_client_s * load.ranks * load.concurrency
+    )
     return own + residual + further * tpot + burst + frontend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from planner.perf.case import Case
 from planner.perf.ideal import ideal_step_cost, theory_inputs
 from planner.perf.layers import kv_groups
 from planner.perf.step_cost import StepCost
-from planner.perf.token_terms import row_table, token_table
+from planner.perf.token_terms import draft_table, row_table, token_table
 from planner.spec.calibration import Calibration
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
@@ -51,28 +52,37 @@ def compile_step_cost(
         inputs = theory_inputs(model, gpu, deployment)
         return ideal_step_cost(inputs, model, calibration, deployment)
     case = Case(model=model, gpu=gpu, engine=engine, calibration=calibration, deployment=deployment)
+    return with_host(_kernels(case), model, engine)
+
+
+def _kernels(case: Case) -> StepCost:
+    """Return what the kernels take, no host beside them."""
+    model, gpu, engine = case.model, case.gpu, case.engine
+    deployment, calibration = case.deployment, case.calibration
     budget = deployment.max_num_batched_tokens
     grid = token_grid(budget)
     per_token = prefill_token_s(case)
     kv_s, pair_s = attention_rates(case)
+    drafts = deployment.num_speculative_tokens
+    memory_s = np.interp(np.arange(budget + 1), grid, token_table(case, grid, per_token))
     stages = deployment.pipeline_parallel_size
     return StepCost(
         max_num_batched_tokens=budget,
         max_num_seqs=deployment.max_num_seqs,
-        tokens_per_decode=1 + deployment.num_speculative_tokens,
+        tokens_per_decode=1 + drafts,
         compute_s=np.zeros(budget + 1),
-        memory_s=np.interp(np.arange(budget + 1), grid, token_table(case, grid, per_token)),
+        memory_s=memory_s,
         decode_padding=decode_padding(engine.cuda_graph_sizes, budget),
-        row_s=row_table(case),
-        kv_s=kv_s,
+        row_s=row_table(case) + draft_table(case, memory_s) if drafts else row_table(case),
+        # Each draft's one layer reads the context once more.
+        kv_s=kv_s * (1.0 + drafts / model.num_layers),
         window_tokens=np.array([g.window_tokens for g in kv_groups(model)], dtype=np.int64),
-        seq_s=max(0.0, sequence_s(case) - per_token * (1 + deployment.num_speculative_tokens)),
+        seq_s=max(0.0, sequence_s(case) - per_token * (1 + drafts)),
         pair_s=pair_s,
         prefix_s=float(kv_s[0]) if kv_groups(model)[0].window_tokens == 0 else 0.0,
         decode_fixed_s=attention_fixed_s(case, decode=True),
-        prefill_fixed_s=attention_fixed_s(case, decode=False)
-        + engine.prefill_layer_overhead_s * launched_layers(model),
-        host_step_s=engine.step_overhead_s,
+        prefill_fixed_s=attention_fixed_s(case, decode=False),
+        host_step_s=0.0,
         host_seq_s=0.0,
         host_prefill_s=0.0,
         async_scheduling=deployment.async_scheduling,
@@ -80,9 +90,21 @@ def compile_step_cost(
         slowest_stage_share=math.ceil(model.num_layers / stages) / model.num_layers,
         send_s_per_token=2.0 * model.hidden_size / link_bytes_per_s(gpu, deployment.gpus),
         send_fixed_s=SEND_FIXED_S if stages > 1 else 0.0,
+        band=calibration.family_band(engine.id, model.moe is not None),
+    )
+
+
+def with_host(cost: StepCost, model: Model, engine: Engine) -> StepCost:
+    """Return the cost of bare kernels with an engine's host overheads beside them."""
+    return replace(
+        cost,
+        memory_s=cost.memory_s + engine.layer_overhead_s * model.num_layers,
+        seq_s=cost.seq_s + engine.seq_overhead_s,
+        launch_s=engine.prefill_layer_overhead_s * launched_layers(model),
+        host_step_s=engine.step_overhead_s,
         frontend_s=engine.frontend_s,
         frontend_client_s=engine.frontend_client_s,
-        band=calibration.family_band(engine.id, model.moe is not None),
+        frontend_token_s=engine.frontend_token_s,
     )
 
 

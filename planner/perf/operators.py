@@ -115,7 +115,10 @@ def distinct_experts(
 
 
 def expert_flops(
-    routed_tokens: Quantity, touched: Quantity, weights_per_expert: float, padding_tokens: float
+    routed_tokens: Quantity,
+    touched: Quantity,
+    weights_per_expert: Quantity,
+    padding_tokens: float,
 ) -> Quantity:
     """Return FLOPs of the grouped expert GEMMs: 2·W_e·(n_routed + touched·pad).
 
@@ -127,21 +130,47 @@ def expert_flops(
     return 2.0 * weights_per_expert * (routed_tokens + touched * padding_tokens)
 
 
-def expert_bytes(
-    routed_tokens: Quantity,
-    touched: Quantity,
-    weights_per_expert: float,
-    weight_bytes: float,
-    bytes_per_routed_token: float,
-) -> Quantity:
-    """Return bytes of the grouped expert GEMMs: touched·W_e·b_w + n_routed·b_token.
+def expert_bytes(touched: Quantity, weights_per_expert: Quantity, weight_bytes: float) -> Quantity:
+    """Return bytes of weights the grouped expert GEMMs read: touched·W_e·b_w.
 
-    Source: only touched experts are read; every routed copy of a token passes in and out.
+    Source: only touched experts are read.
 
-    >>> expert_bytes(100, 10, 1e6, 0.5, 1000)
-    5100000.0
+    >>> expert_bytes(10, 1e6, 0.5)
+    5000000.0
     """
-    return touched * weights_per_expert * weight_bytes + routed_tokens * bytes_per_routed_token
+    return touched * weights_per_expert * weight_bytes
+
+
+def routing_bytes(
+    tokens: Quantity,
+    routed_tokens: Quantity,
+    hidden: Quantity,
+    width: Quantity,
+    activation_bytes: float,
+) -> Quantity:
+    """Return bytes that gather, scatter and sum move: 4·n·h + n_routed·(h·(4 + 2·b_a) + 6·m).
+
+    Source: tokens in and out at 16 bit (4·h); each routed copy is written and read at the GEMMs'
+    input format (2·h·b_a), its result written and read for the weighted sum (4·h); gate, up and
+    product of the expert at 16 bit (6·m). Tensor parallelism divides m alone.
+
+    >>> routing_bytes(1, 8, 4096, 1536, 1)
+    286720
+    """
+    each = hidden * (4 + 2 * activation_bytes) + 6 * width
+    return 4 * tokens * hidden + routed_tokens * each
+
+
+def routing_s(moved_bytes: Quantity, bandwidth_bytes_per_s: float, efficiency: float) -> Quantity:
+    """Return the time of moving tokens to experts and back in s: bytes/(W·e_r).
+
+    Source: kernels of their own before and after the grouped GEMMs, which nothing hides; e_r is
+    fitted to operator tables.
+
+    >>> round(1e6 * routing_s(1e8, 2e12, 0.5), 3)
+    100.0
+    """
+    return moved_bytes / (bandwidth_bytes_per_s * efficiency)
 
 
 def expert_imbalance(mean_tokens: Quantity, ranks: int) -> Quantity:
@@ -154,6 +183,18 @@ def expert_imbalance(mean_tokens: Quantity, ranks: int) -> Quantity:
     """
     mean = np.maximum(np.asarray(mean_tokens, dtype=np.float64), 1e-9)
     return np.minimum(1.0 + np.sqrt(2.0 * np.log(ranks) / mean), float(ranks))
+
+
+def popular_rank(ranks: Quantity, rank_skew: float) -> Quantity:
+    """Return routed tokens of the rank with the most popular experts over the mean: EP^σ.
+
+    Source: fitted to expert-parallel operator tables under skewed routing. Popularity does not
+    average out over many tokens: σ = 0 is balanced, σ = 1 one rank with everything.
+
+    >>> popular_rank(4.0, 0.5)
+    2.0
+    """
+    return ranks**rank_skew
 
 
 def kv_read_s(

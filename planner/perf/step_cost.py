@@ -1,9 +1,7 @@
 """The physics of one Deployment, compiled into small tables, and the step time they give.
 
 The closed forms and the simulator read the same `StepCost` through the same functions, so they
-cannot disagree about physics. The arithmetic (`padded_tokens`, `gpu_seconds`, `host_seconds`,
-`overlap_seconds`) is written once, over plain arrays and scalars: called with numpy arrays it is
-vectorised, and a scalar kernel may compile the very same functions with `numba.njit`.
+cannot disagree about physics; their arithmetic is `step_arithmetic`.
 """
 
 from __future__ import annotations
@@ -14,6 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf.quantity import Quantity
+from planner.perf.step_arithmetic import (
+    attended_pairs,
+    gpu_seconds,
+    host_seconds,
+    kv_seconds,
+    overlap_seconds,
+    padded_tokens,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,8 @@ class StepCost:
     `rows` sampled rows, `pairs` attended (query, key) pairs of prefill and `prefix_tokens` KV
     tokens that prefill chunks read back. Then
 
-        gpu_s  = max(compute_s[n], memory_s[n] + Σ_g kv_s[g]·kv_tokens[g] + seq_s·decode_seqs)
+        work_s = max(compute_s[n], memory_s[n] + Σ_g kv_s[g]·kv_tokens[g] + seq_s·decode_seqs)
+        gpu_s  = √(work_s² + launch_s²) if the step has prefill, else work_s
                  + row_s[rows] + pair_s·pairs + prefix_s·prefix_tokens
                  + (decode_fixed_s if decode_seqs) + (prefill_fixed_s if the step has prefill)
         host_s = host_step_s + host_seq_s·rows + (host_prefill_s if the step has prefill)
@@ -42,7 +49,11 @@ class StepCost:
     - `pairs` is per layer group like `kv_tokens`: in a window group a query attends at most
       `window_tokens[g]` keys. A chunk of q tokens after p tokens has q·p + q(q + 1)/2 full pairs.
     - `rows` counts sequences that sample (decodes plus prompts that finish); the γ extra rows that
-      speculation verifies for each are already in `row_s`.
+      speculation verifies for each are already in `row_s`, and so is their drafting (its reads of
+      the context are in `kv_s`). The ideal calibration drafts for nothing.
+    - `launch_s` is the host's time to launch the kernels of a step that no CUDA graph replays. The
+      GPU hides it behind kernels longer than a launch and waits at the shorter ones: a smooth
+      maximum of the two. Decode-only steps replay a graph.
     - `seq_s` also carries the engine's cost per running sequence, and takes back what `memory_s`
       charges per token for prefill only.
     - With data parallelism the step is that of one rank with its own `tokens`; every rank is
@@ -74,62 +85,11 @@ class StepCost:
     slowest_stage_share: float = 1.0
     send_s_per_token: float = 0.0  # activation transfer at each of the stages − 1 boundaries
     send_fixed_s: float = 0.0
+    launch_s: float = 0.0  # host time to launch a step that carries prefill, overlapped
     frontend_s: float = 0.0  # per request outside the engine loop: adds to TTFT, to no step
     frontend_client_s: float = 0.0  # the same per request in flight, of all ranks together
+    frontend_token_s: float = 0.0  # the same per prompt token: text to tokens, copies, hashes
     band: float = 0.0  # relative error band of a step time (from the calibration)
-
-
-def padded_tokens(decode_padding: Quantity, tokens: Quantity, prefill: Quantity) -> Quantity:
-    """Return table index n: `tokens`, padded to the next graph size when `prefill` is 0.
-
-    `tokens` are integers, `prefill` is 1 for a step that carries prefill and 0 otherwise.
-    """
-    return tokens + (decode_padding[tokens] - tokens) * (1 - prefill)
-
-
-def kv_seconds(rate_s: Quantity, amount: Quantity) -> Quantity:
-    """Return Σ_g rate_s[g]·amount[g]: the layer groups' share of a step, for KV reads or pairs."""
-    total = rate_s[0] * amount[0]
-    for group in range(1, len(rate_s)):
-        total = total + rate_s[group] * amount[group]
-    return total
-
-
-def gpu_seconds(
-    compute: Quantity,
-    memory: Quantity,
-    kv: Quantity,
-    per_seq: Quantity,
-    rows: Quantity,
-    pairs: Quantity,
-    prefix: Quantity,
-    decode_fixed: Quantity,
-    prefill_fixed: Quantity,
-) -> Quantity:
-    """Return GPU time of a step in s from its parts, each already in s.
-
-    max(compute, memory + kv + per_seq) + rows + pairs + prefix + decode_fixed + prefill_fixed.
-    """
-    fused = np.maximum(compute, memory + kv + per_seq)
-    return fused + rows + pairs + prefix + decode_fixed + prefill_fixed
-
-
-def host_seconds(
-    host_step: Quantity,
-    host_seq: Quantity,
-    host_prefill: Quantity,
-    rows: Quantity,
-    prefill: Quantity,
-) -> Quantity:
-    """Return host time of a step in s: host_step + host_seq·rows + host_prefill·prefill."""
-    return host_step + host_seq * rows + host_prefill * prefill
-
-
-def overlap_seconds(gpu: Quantity, host: Quantity, overlapped: bool) -> Quantity:
-    """Return step time in s: asynchronous scheduling hides the shorter of GPU and host."""
-    if overlapped:
-        return np.maximum(gpu, host)
-    return gpu + host
 
 
 def _at(table: NDArray[np.float64], index: Quantity) -> Quantity:
@@ -196,6 +156,7 @@ def gpu_step_s(
         cost.prefix_s * prefix_tokens,
         cost.decode_fixed_s * (np.asarray(decode_seqs) > 0),
         cost.prefill_fixed_s * prefill,
+        cost.launch_s * prefill,
     )
 
 
@@ -270,22 +231,6 @@ def interval_s(cost: StepCost, gpu: Quantity, host: Quantity, tokens: Quantity) 
     """
     step = overlap_seconds(gpu * cost.slowest_stage_share, host, cost.async_scheduling)
     return step + send_s(cost, tokens) if cost.stages > 1 else step
-
-
-def attended_pairs(chunk_tokens: Quantity, past_tokens: Quantity, window_tokens: int) -> Quantity:
-    """Return (query, key) pairs of a chunk: Σ_j min(past + j, window), j = 1 … chunk.
-
-    Without a window (0) it is q·p + q(q + 1)/2. Source: causal attention.
-
-    >>> float(attended_pairs(4, 10, 0)), float(attended_pairs(4, 10, 12))
-    (50.0, 47.0)
-    """
-    q, p = np.asarray(chunk_tokens, dtype=np.float64), np.asarray(past_tokens, dtype=np.float64)
-    full = q * p + q * (q + 1.0) / 2.0
-    if not window_tokens:
-        return full
-    growing = np.clip(window_tokens - p, 0.0, q)  # queries whose history still fits the window
-    return growing * p + growing * (growing + 1.0) / 2.0 + (q - growing) * window_tokens
 
 
 def mixed_step_s(

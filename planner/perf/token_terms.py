@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf import operators as op
-from planner.perf.case import Case
+from planner.perf.case import GRAPH_FIXED_SHARE, Case
 from planner.perf.formats import Arithmetic, arithmetic
 from planner.perf.layers import dense_gemms
 from planner.spec.calibration import AllReduceEfficiency, GemmEfficiency, MoeEfficiency
@@ -22,8 +22,7 @@ SAMPLER_BYTES_PER_LOGIT = 10.0  # 16-bit logits in, fp32 copy out and in
 
 def token_table(case: Case, tokens: FloatArray, per_token: float) -> FloatArray:
     """Return seconds of everything that depends on the scheduled tokens alone, for each count."""
-    overhead = case.engine.layer_overhead_s * case.model.num_layers
-    total = overhead + per_token * tokens
+    total = per_token * tokens
     for gemm in dense_gemms(case.model, case.deployment):
         maths = arithmetic(case.gpu, gemm.weight_dtype)
         each = _gemm_s(case, tokens, gemm.inputs, gemm.outputs, maths)
@@ -52,7 +51,7 @@ def _gemm_s(
             case.bandwidth,
             fit.compute,
             fit.memory,
-            op.gemm_fixed_s(inputs, fit.fixed_s, fit.per_input_s),
+            GRAPH_FIXED_SHARE * op.gemm_fixed_s(inputs, fit.fixed_s, fit.per_input_s),
             fit.sharpness,
         )
     )
@@ -78,27 +77,29 @@ def _experts_s(case: Case, tokens: FloatArray) -> FloatArray:
     width = moe.expert_intermediate_size * ep / ranks
     everyone = tokens * deployment.data_parallel_size
     mean = everyone * moe.experts_per_token / ep
-    routed = mean * op.expert_imbalance(mean, ep)
+    popular = op.popular_rank(ep, fit.rank_skew)
+    routed = mean * np.maximum(op.expert_imbalance(mean, ep), popular)
     distinct = op.distinct_experts(moe.num_experts, moe.experts_per_token, everyone, fit.skew)
     # The rank with the most touched experts finishes last.
     touched = np.minimum(
         distinct / ep * op.expert_imbalance(distinct / ep, ep), moe.num_experts / ep
     )
     weights = case.model.mlp_matrices * case.model.hidden_size * width
-    per_routed = 2.0 * case.model.hidden_size * maths.activation_bytes + 6.0 * width
-    return np.asarray(
-        moe.layers
-        * op.gemm_s(
-            op.expert_flops(routed, touched, weights, fit.padding_tokens),
-            op.expert_bytes(routed, touched, weights, maths.weight_bytes, per_routed),
-            maths.peak_flops_per_s,
-            case.bandwidth,
-            fit.compute,
-            fit.memory,
-            fit.fixed_s,
-            EXPERT_SHARPNESS,
-        )
+    moved = op.routing_bytes(
+        everyone, routed, case.model.hidden_size, width, maths.activation_bytes
     )
+    products = op.gemm_s(
+        op.expert_flops(routed, touched, weights, fit.padding_tokens),
+        op.expert_bytes(touched, weights, maths.weight_bytes),
+        maths.peak_flops_per_s,
+        case.bandwidth,
+        fit.compute,
+        fit.memory,
+        fit.fixed_s,
+        EXPERT_SHARPNESS,
+    )
+    routing = op.routing_s(moved, case.bandwidth, fit.routed_memory)
+    return np.asarray(moe.layers * (products + routing))
 
 
 def _collectives_s(case: Case, tokens: FloatArray) -> FloatArray:
@@ -161,10 +162,29 @@ def _elementwise_s(case: Case, tokens: FloatArray) -> FloatArray:
 
 def row_table(case: Case) -> FloatArray:
     """Return seconds of LM head and sampler by sampled sequences; nothing sampled, nothing paid."""
-    deployment, model = case.deployment, case.model
-    sequences = np.arange(deployment.max_num_seqs + 1, dtype=np.float64)
-    rows = sequences * (1 + deployment.num_speculative_tokens)
-    vocabulary = model.vocab_size / deployment.tensor_parallel_size
+    rows = 1 + case.deployment.num_speculative_tokens
+    sequences = np.arange(case.deployment.max_num_seqs + 1, dtype=np.float64)
+    return _sampling_s(case, rows * sequences)
+
+
+def draft_table(case: Case, memory_s: FloatArray) -> FloatArray:
+    """Return seconds of drafting by sampled sequences: γ passes through one layer and the LM head.
+
+    `memory_s` are seconds of all layers by tokens. A drafter is taken to be one layer of the model,
+    as multi-token-prediction heads and EAGLE's are (DeepSeek-V3, arXiv:2412.19437, §2.2;
+    EAGLE, arXiv:2401.15077, §3.1); its draft tokens come one after the other.
+    """
+    drafts, most = case.deployment.num_speculative_tokens, case.deployment.max_num_seqs
+    sequences = np.arange(most + 1, dtype=np.float64)
+    layer = np.interp(sequences, np.arange(len(memory_s)), memory_s) / case.model.num_layers
+    table = drafts * (layer + _sampling_s(case, sequences))
+    table[0] = 0.0
+    return np.asarray(table)
+
+
+def _sampling_s(case: Case, rows: FloatArray) -> FloatArray:
+    model = case.model
+    vocabulary = model.vocab_size / case.deployment.tensor_parallel_size
     maths = arithmetic(case.gpu, "bf16")
     head = _gemm_s(case, rows, model.hidden_size, vocabulary, maths)
     sampler = rows * model.vocab_size * SAMPLER_BYTES_PER_LOGIT / case.bandwidth

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.ingest.requests import Requests
 from planner.report import format as fmt
 from planner.sim.metrics import Distribution, TargetResult
@@ -10,7 +12,14 @@ from planner.sim.setup import Ready
 
 
 def screen(
-    requests: Requests, done: Replay, setup: Ready, wall_s: float, concurrency: int | None
+    requests: Requests,
+    done: Replay,
+    setup: Ready,
+    wall_s: float,
+    *,
+    counts: str,
+    notes: Sequence[str],
+    concurrency: int | None,
 ) -> list[str]:
     """Return the figures of a replay as lines of text.
 
@@ -24,11 +33,15 @@ def screen(
         The deployment.
     wall_s
         Seconds the replay took.
+    counts
+        How many replicas, of which kind.
+    notes
+        What more there is to say of them.
     concurrency
         Clients of a closed loop, if it was one.
     """
     totals, d = done.totals, setup.deployment
-    fleet = f"{done.replicas} × ({d.gpus} × {d.gpu}), {done.routing} routing"
+    fleet = f"{counts} × ({d.gpus} × {d.gpu}), {done.routing} routing"
     flags = f"max_num_batched_tokens {d.max_num_batched_tokens}, max_num_seqs {d.max_num_seqs}"
     use = f"{fmt.percent(totals.kv_use_mean)} on average, {fmt.percent(totals.kv_use_max)} at most"
     lines = [
@@ -40,6 +53,7 @@ def screen(
         f"{fmt.count(totals.preemptions)} preemptions; replicas busy {fmt.percent(totals.busy)}",
         *(f"rejected {fmt.count(n)}: {why}" for why, n in done.rejection_counts().items()),
         *_reuse_line(done, setup),
+        *notes,
         f"{fmt.count(totals.events)} events in {fmt.seconds(wall_s)}",
         "",
         f"{'class':<12}{'requests':>10}  {'':<6}{'mean':>10}{'p50':>10}{'p90':>10}{'p99':>10}",

@@ -94,9 +94,13 @@ def _copied(requests: Requests, copy: int, width_s: float, seed: int) -> Request
 
 
 def _moved(requests: Requests, copy: int, width_s: float, seed: int) -> Requests:
-    """Return a copy whose sessions are displaced by up to ± width/2, reflected at the ends."""
+    """Return a copy whose sessions are displaced by up to ± width/2, reflected at the ends.
+
+    Never by more than the trace is long: a session reflected once would not be back inside it.
+    """
     first, last = (requests.arrival_s[0], requests.arrival_s[-1]) if len(requests) else (0.0, 0.0)
-    shift = (uniforms(_keys(requests), seed, MOVE + copy) - 0.5) * width_s
+    width = min(width_s, 2.0 * float(last - first))
+    shift = (uniforms(_keys(requests), seed, MOVE + copy) - 0.5) * width
     moved = requests.arrival_s + shift
     moved = np.where(moved < first, 2.0 * first - moved, moved)
     moved = np.where(moved > last, 2.0 * last - moved, moved)

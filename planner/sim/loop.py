@@ -41,6 +41,26 @@ OPEN = Loop(
 )
 
 
+def follow(
+    requests: Requests,
+    served: Ints,
+    owner: NDArray[np.int32],
+    replicas: int,
+    *,
+    by_session: bool,
+    concurrency: int | None,
+) -> Loop:
+    """Return what waits for what: turns of a session, requests of `concurrency` clients, or none.
+
+    `served` is the request and `owner` the replica of each row, replica by replica.
+    """
+    if by_session:
+        return sessions(requests, served)
+    if concurrency is not None:
+        return clients(owner, replicas, concurrency)
+    return OPEN
+
+
 def session_owner(requests: Requests, served: Ints, owner: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return the replica of each served request when sessions stay where their first turn went."""
     session = requests.session_id[served]

@@ -11,6 +11,7 @@ import numpy as np
 
 from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
+from planner.sim.metrics import distribution
 from planner.sim.refusals import REASONS
 from planner.sim.replay import Replay
 
@@ -29,7 +30,9 @@ def to_dict(replay: Replay, wall_s: float) -> dict[str, object]:
         Seconds it took.
     """
     totals = replay.totals
+    found = {"pipeline": {"bubble_s": plain(distribution(replay.bubble_s))}}
     return {
+        **(found if len(replay.bubble_s) else {}),
         "replay": {
             "requests": len(replay),
             "events": totals.events,

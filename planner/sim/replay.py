@@ -27,8 +27,9 @@ from planner.sim.metrics import (
     distribution,
     gap_distribution,
 )
+from planner.sim.pipes import is_stepped, new_pipes
 from planner.sim.refusals import REASONS, refuse, rejections
-from planner.sim.routing import ROUTINGS, assign, in_order
+from planner.sim.routing import CACHE_AWARE, ROUTED, ROUTINGS, CacheAware, assign, in_order
 from planner.sim.rows import latencies, request_records, spread, stated_hits
 from planner.sim.series import Series, series
 from planner.sim.settings import SchedulerSettings
@@ -85,6 +86,7 @@ class Replay:
     series: Series
     gaps: NDArray[np.int64]  # [windows, classes, bins]
     targets: tuple[TargetResult, ...]
+    bubble_s: Floats  # what stages idled ahead of the request's batches; empty with one stage
 
     def __len__(self) -> int:
         return len(self.arrival_s)
@@ -136,6 +138,8 @@ def replay(
     *,
     replicas: int = 1,
     routing: str = "random",
+    owners: NDArray[np.int32] | None = None,
+    cache_aware: CacheAware = CACHE_AWARE,
     seed: int = 42,
     classes: Sequence[WorkloadClass] = (),
     windows: Sequence[Floats] | None = None,
@@ -144,6 +148,7 @@ def replay(
     use_cached_tokens: bool = False,
     follow_sessions: bool = False,
     concurrency: int | None = None,
+    first_elsewhere_s: Floats | None = None,
     debug: bool = False,
 ) -> Replay:
     """Replay every request of a trace through `replicas` equal replicas.
@@ -157,8 +162,12 @@ def replay(
     settings
         Its scheduler's settings.
     replicas, routing, seed
-        How many replicas, and what sends requests to them: "random", "round_robin" or
-        "least_loaded" (fewest unfinished requests).
+        How many replicas, and what sends requests to them: "random", "round_robin",
+        "least_loaded" (fewest unfinished requests) or "cache_aware".
+    owners
+        The replica of each request of the trace, instead of routing: for fleets whose size changes.
+    cache_aware
+        Thresholds of that routing.
     classes
         Targets, by the names of the trace's classes.
     windows
@@ -178,52 +187,70 @@ def replay(
     concurrency
         Clients of a closed loop, spread evenly over the replicas. The trace's arrivals are
         ignored: each client sends the next request of the trace when its last one has ended.
+    first_elsewhere_s
+        Of a decode pool: requests arrive with the KV of their prompts. When another pool gave out
+        the first token, NaN where this one does, after it computed the prompt's last token again.
     debug
         Check the conservation laws after every event.
 
     Raises
     ------
     InputError
-        The settings' policy is not replayed behind this routing, nor are arrivals that follow ends
-        behind least_loaded.
+        The settings are not replayed behind this routing, or together with arrivals that follow
+        ends.
     """
     if routing not in ROUTINGS:
         raise ValueError(f"routing {routing!r} is not one of {ROUTINGS}")
-    refuse(settings, routing, follow_sessions=follow_sessions, concurrency=concurrency)
+    remote = first_elsewhere_s is not None
+    stepped = is_stepped(cost, settings) or remote
+    follows_ends = follow_sessions or concurrency is not None
+    if follow_sessions and (concurrency is not None or owners is not None):
+        raise ValueError("sessions go with neither clients nor owners")
+    refuse(requests, settings, routing, stepped=stepped, follows_ends=follows_ends)
     if concurrency is not None:  # all clients start together
         requests = replace(requests, arrival_s=np.zeros(len(requests)))
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
     measures = gauge(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
-    served, owner = _placed(requests, rejected, replicas, routing, seed, sticky=follow_sessions)
+    served = np.flatnonzero(rejected == 0)
+    owner = assign(len(served), replicas, routing, seed) if owners is None else owners[served]
+    if follow_sessions:
+        owner = loop.session_owner(requests, served, owner)
+    served, owner = _by_replica(served, owner, replicas)
     rows = request_records(requests, served, rules.window)
     if use_cached_tokens:
         rows.cached_tokens = stated_hits(requests, settings)[served]
-    follows = loop.OPEN
-    if follow_sessions:
-        follows = loop.sessions(requests, served)
-    elif concurrency is not None:
-        follows = loop.clients(owner, replicas, concurrency)
+    if first_elsewhere_s is not None:
+        rows.first_token_s = first_elsewhere_s[served]
+    pipes = None
+    if stepped:
+        pipes = new_pipes(served, settings, cost, replicas=replicas, seed=seed, remote=remote)
     states = world.records(0, world.STATE)
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
         exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
-        shared = prefixes(requests, served, settings) if exact else NO_PREFIXES
-        runner = run.run_least_loaded if routing == "least_loaded" else run.run_independent
-        states = runner(
-            rows,
-            owner,
-            settings,
-            cost,
-            measures,
-            replicas=replicas,
-            debug=debug,
-            shared=shared,
-            loop=follows,
-        )
+        common: dict[str, Any] = {
+            "replicas": replicas,
+            "debug": debug,
+            "shared": prefixes(requests, served, settings) if exact else NO_PREFIXES,
+            "pipes": pipes,
+        }
+        if routing in ROUTED:
+            router = cache_aware if routing == "cache_aware" else None
+            states = run.run_routed(rows, owner, settings, cost, measures, router=router, **common)
+        else:
+            common["loop"] = loop.follow(
+                requests,
+                served,
+                owner,
+                replicas,
+                by_session=follow_sessions,
+                concurrency=concurrency,
+            )
+            states = run.run_independent(rows, owner, settings, cost, measures, **common)
         lost = bool(states.lost.any())
-    times = latencies(requests, served, rows, cost.frontend_s)
+    times = latencies(requests, served, rows, cost)
     targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
     return Replay(
         class_names=requests.class_names,
@@ -245,25 +272,18 @@ def replay(
         series=series(measures.bins, last_s(states), replicas, settings.num_blocks),
         gaps=measures.gaps,
         targets=targets,
+        bubble_s=spread(pipes.bubble_s, served, len(requests), 0.0)
+        if pipes is not None and cost.stages > 1
+        else np.zeros(0),
     )
 
 
-def _placed(
-    requests: Requests,
-    rejected: NDArray[np.int8],
-    replicas: int,
-    routing: str,
-    seed: int,
-    *,
-    sticky: bool,
+def _by_replica(
+    served: NDArray[np.int64], owner: NDArray[np.int32], replicas: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the served requests and the replica of each, replica by replica."""
-    served = np.flatnonzero(rejected == 0)
-    owner = assign(len(served), replicas, routing, seed)
-    if sticky:
-        owner = loop.session_owner(requests, served, owner)
-    by_owner = in_order(owner, replicas)
-    return served[by_owner], owner[by_owner]
+    """Return both replica by replica; what sorting takes is gone before the replay."""
+    order = in_order(owner, replicas)
+    return served[order], owner[order]
 
 
 def _arrivals(requests: Requests, served: NDArray[np.int64], rows: Any) -> Floats:  # noqa: ANN401

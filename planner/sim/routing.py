@@ -6,12 +6,47 @@ and the seed alone, so two probes see the same luck.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
-ROUTINGS = ("random", "round_robin", "least_loaded")
+ROUTINGS = ("random", "round_robin", "least_loaded", "cache_aware")
+ROUTED = ("least_loaded", "cache_aware")  # by what replicas do meanwhile
 ROUTE, THIN, MOVE = 1, 2, 3  # independent streams of one seed; copy c moves by MOVE + c
+DRAW = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheAware:
+    """Rule and thresholds of the "cache_aware" routing, under the routers' own flag names.
+
+    If the loads differ by more than `balance_abs_threshold` requests and by more than the factor
+    `balance_rel_threshold`, the least loaded replica gets the request. Otherwise the one whose
+    prefix cache holds the most of the prompt's blocks, if that is more than `cache_threshold` of
+    them, the less loaded of equals; else the least loaded. Load is unfinished requests.
+
+    This is SGLang's router with its caches reported by events (cache_aware_zmq) and the defaults of
+    SGLang's gateway and vLLM's router (docs.gpustack.ai, model deployment routing). Their plain
+    cache_aware keeps a tree of past prompts instead, and guesses what replicas have evicted.
+    """
+
+    cache_threshold: float = 0.3
+    balance_abs_threshold: float = 64
+    balance_rel_threshold: float = 1.5
+
+    @property
+    def thresholds(self) -> tuple[float, float, float]:
+        """The three, in the kernel's order."""
+        return (
+            float(self.cache_threshold),
+            float(self.balance_abs_threshold),
+            float(self.balance_rel_threshold),
+        )
+
+
+CACHE_AWARE = CacheAware()
 
 
 def uniforms(counters: NDArray[np.int64], seed: int, stream: int) -> NDArray[np.float64]:
@@ -37,7 +72,7 @@ def assign(count: int, replicas: int, routing: str, seed: int) -> NDArray[np.int
     """Return the replica of each of `count` requests in order of arrival.
 
     Random and round-robin routers know nothing of the replicas, so the choice is made beforehand;
-    a least-loaded router fills the answer while it runs (zeros until then).
+    the others fill the answer while they run (zeros until then).
     """
     if routing == "random":
         draws = uniforms(np.arange(count), seed, ROUTE)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ingest.requests import Requests
+from planner.perf.step_cost import StepCost
 from planner.sim.kernel import world
 from planner.sim.settings import SchedulerSettings
 
@@ -35,24 +36,31 @@ def request_records(
     return rows
 
 
+def outside_s(cost: StepCost, input_tokens: NDArray[np.int64]) -> Floats:
+    """Return what requests spend in the front end: a time each, and one for each prompt token."""
+    outside: Floats = cost.frontend_s + cost.frontend_token_s * input_tokens.astype(np.float64)
+    return outside
+
+
 def latencies(
     requests: Requests,
     served: NDArray[np.int64],
     rows: Any,  # noqa: ANN401 - records
-    frontend_s: float,
+    cost: StepCost,
 ) -> dict[int, Floats]:
     """Return TTFT, TPOT and E2E of every request of the trace, infinite for the rejected.
 
-    What a request spends outside the engine's loop (`frontend_s`) counts in TTFT and E2E.
+    What a request spends outside the engine's loop counts in TTFT and E2E.
     """
     n = len(requests)
     gaps = rows.output_tokens - 1
+    outside = outside_s(cost, requests.input_tokens[served])
     with np.errstate(invalid="ignore"):
         tpot = (rows.finish_s - rows.first_token_s) / gaps
     found = {
-        world.TTFT: spread(rows.first_token_s - rows.arrival_s + frontend_s, served, n, np.inf),
+        world.TTFT: spread(rows.first_token_s - rows.arrival_s + outside, served, n, np.inf),
         world.TPOT: spread(tpot, served, n, np.inf),
-        world.E2E: spread(rows.finish_s - rows.arrival_s + frontend_s, served, n, np.inf),
+        world.E2E: spread(rows.finish_s - rows.arrival_s + outside, served, n, np.inf),
     }
     found[world.TPOT][requests.output_tokens <= 1] = np.nan
     return found

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 
 from planner.perf.step_cost import StepCost
 from planner.sim.blocks import NO_PREFIXES, Prefixes
-from planner.sim.kernel import fleet, sglang, vllm_v1, world
+from planner.sim.kernel import cache_router, fleet, sglang, stepped, stepped_fleet, vllm_v1, world
 from planner.sim.kernel.debug import FAULTS
 from planner.sim.kernel.fleet import Fleet
 from planner.sim.kernel.meter import GAP_BINS
+from planner.sim.kernel.pipeline import Pipe
 from planner.sim.kernel.world import records
 from planner.sim.loop import OPEN, Loop
+from planner.sim.routing import CacheAware
 from planner.sim.settings import SchedulerSettings
 
 Ints = NDArray[np.int64]
@@ -71,8 +73,6 @@ def group_table(cost: StepCost, replicas: int) -> Any:  # noqa: ANN401 - records
 
 def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> Any:  # noqa: ANN401
     """Return the records of replicas that have seen nothing yet."""
-    if cost.stages > 1 or cost.tokens_per_decode > 1:
-        raise ValueError("replay covers one pipeline stage without speculative decoding")
     st = records(replicas, world.STATE)
     st.max_num_batched_tokens = settings.max_num_batched_tokens
     st.max_num_seqs = st.free_slots = settings.max_num_seqs
@@ -85,14 +85,17 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.prompt_blocks = st.admits_always = settings.policy == "sarathi_serve"
     st.watermark_blocks = settings.watermark_blocks
     st.threshold = settings.long_prefill_token_threshold
-    st.asynchronous = cost.async_scheduling
     st.by_priority = settings.scheduling_policy == "priority"
+    # Of a pipeline every batch is scheduled when an earlier one is back: nothing is noticed late.
+    st.asynchronous = cost.async_scheduling and cost.stages == 1
     full = cost.window_tokens == 0
     st.kv_s = cost.kv_s[full].sum()
     st.pair_s = cost.pair_s[full].sum()
-    for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s"):
+    for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s", "launch_s"):
         st[name] = getattr(cost, name)
-    for name in ("host_step_s", "host_seq_s", "host_prefill_s", "frontend_s"):
+    for name in ("host_step_s", "host_seq_s", "host_prefill_s"):
+        st[name] = getattr(cost, name)
+    for name in ("frontend_s", "frontend_token_s"):
         st[name] = getattr(cost, name)
     st.now = st.visible = st.resume = st.bin_end = -np.inf
     st.bin = st.head = st.front = st.back = st.partial = st.line = st.arrived = -1
@@ -232,13 +235,13 @@ def run_independent(
     replicas: int,
     debug: bool = False,
     shared: Prefixes = NO_PREFIXES,
+    pipes: Pipe | None = None,
     loop: Loop = OPEN,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas that know nothing of each other; stop at the first that loses a target.
 
-    What waits for what (`loop`) stays inside a replica.
-
-    Return the final state of each replica that ran.
+    With `pipes` every request is visited in every step. What waits for what (`loop`) stays inside a
+    replica. Return the final state of each replica that ran.
     """
     advance = sglang.run if settings.policy == "sglang" else vllm_v1.run
     alone = new_fleet(
@@ -254,14 +257,17 @@ def run_independent(
         alone.states.head = head
         if loop.clients:
             alone.states.clients, alone.states.line = loop.clients, loop.line[r]
-        advance(replica, np.inf)
+        if pipes is None:
+            advance(replica, np.inf)
+        else:
+            stepped.run(replica, stepped_fleet.pipe_member(pipes, r), np.inf)
         done.append(_checked(alone.states).copy())
         if alone.states[0].lost:
             break
     return np.concatenate(done).view(np.recarray)
 
 
-def run_least_loaded(
+def run_routed(
     requests: Any,  # noqa: ANN401 - records
     replica_of: NDArray[np.int32],
     settings: SchedulerSettings,
@@ -271,17 +277,26 @@ def run_least_loaded(
     replicas: int,
     debug: bool = False,
     shared: Prefixes = NO_PREFIXES,
-    loop: Loop = OPEN,
+    pipes: Pipe | None = None,
+    router: CacheAware | None = None,
 ) -> Any:  # noqa: ANN401 - records
-    """Run replicas behind a least-loaded router, which fills `replica_of`.
+    """Run replicas behind a least-loaded or cache-aware router, which fills `replica_of`.
 
-    Every request arrives by itself (`loop` is OPEN): the router takes them by arrival.
+    Every request arrives by itself: the router takes them by arrival.
     """
     requests.following = -1
     together = new_fleet(
-        requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared, loop=loop
+        requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
     )
-    fleet.run_least_loaded(
-        together, np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64), replica_of
-    )
+    tails, assigned = np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64)
+    if router is not None:
+        together.states.observed = 1
+        room = np.zeros((2, replicas), np.int64)
+        cache_router.run_cache_aware(
+            together, tails, assigned, room[0], room[1], replica_of, router.thresholds
+        )
+    elif pipes is None:
+        fleet.run_least_loaded(together, tails, assigned, replica_of)
+    else:
+        stepped_fleet.run_least_loaded(together, pipes, tails, assigned, replica_of)
     return _checked(together.states)

@@ -50,6 +50,11 @@ class SchedulerSettings:
 
     `scheduling_policy` "priority" is vLLM's: the waiting are admitted by (priority, arrival), and
     of the running the last in that order is preempted. Lower priorities are more urgent.
+
+    `num_speculative_tokens` drafts are verified with each decode; `acceptance_rates` is the share
+    of verify passes that accept each of them, as vLLM logs it ("Per-position acceptance rate").
+    `pp_max_micro_batch_size` limits the requests of one batch in a pipeline (SGLang's flag; 0: no
+    limit, as in vLLM). How many stages there are is the StepCost's to say.
     """
 
     max_num_batched_tokens: int
@@ -65,6 +70,9 @@ class SchedulerSettings:
     max_prefill_tokens: int = 16_384
     schedule_conservativeness: float = 1.0
     scheduling_policy: str = "fcfs"
+    num_speculative_tokens: int = 0
+    acceptance_rates: tuple[float, ...] = ()
+    pp_max_micro_batch_size: int = 0
 
     def __post_init__(self) -> None:
         """Refuse settings with which the engine would not start."""
@@ -79,6 +87,15 @@ class SchedulerSettings:
         self._refuse_sizes()
         self._refuse_combinations()
         self._refuse_orders()
+        self._refuse_speculation()
+
+    def _refuse_speculation(self) -> None:
+        for problem in _rate_problems(self.num_speculative_tokens, self.acceptance_rates):
+            raise ValueError(problem.message)
+        if self.policy == "sglang" and self.num_speculative_tokens:
+            raise ValueError("speculation is replayed for vllm")
+        if self.policy == "vllm_v0" and self.num_speculative_tokens:
+            raise ValueError("speculation is replayed for policies that mix prefill and decode")
 
     def _refuse_sizes(self) -> None:
         if self.max_num_batched_tokens < self.max_num_seqs:
@@ -114,15 +131,28 @@ class SchedulerSettings:
             raise ValueError("the prefix cache is replayed for scheduling_policy fcfs")
 
     @classmethod
-    def of(cls, deployment: Deployment, engine: Engine, memory: MemoryBudget) -> SchedulerSettings:
+    def of(
+        cls,
+        deployment: Deployment,
+        engine: Engine,
+        memory: MemoryBudget,
+        acceptance_rates: tuple[float, ...] = (),
+    ) -> SchedulerSettings:
         """Return the settings of a deployment with the KV cache that `memory` leaves it.
+
+        Parameters
+        ----------
+        deployment, engine, memory
+            What is launched, by what, and what memory that leaves.
+        acceptance_rates
+            For each of the deployment's drafts, the share of verify passes that accept it.
 
         Raises
         ------
         InputError
             Replay does not know the engine's policy, or cannot follow what the deployment asks for.
         """
-        problems = _unknown(deployment, engine)
+        problems = _unknown(deployment, engine, acceptance_rates)
         if problems:
             raise InputError(problems)
         # SGLang's pool is counted in tokens, the last of a sequence's pages being part full.
@@ -136,6 +166,8 @@ class SchedulerSettings:
             admission=engine.admission,
             policy=engine.policy,
             enable_prefix_caching=deployment.enable_prefix_caching and engine.policy == "vllm_v1",
+            num_speculative_tokens=deployment.num_speculative_tokens,
+            acceptance_rates=acceptance_rates,
         )
 
     def under(self, policy: str | None, scheduling_policy: str | None) -> SchedulerSettings:
@@ -171,6 +203,14 @@ class SchedulerSettings:
         return (self.num_blocks - self.watermark_blocks) * self.block_size
 
     @property
+    def draft_slots(self) -> int:
+        """KV slots a decode may take beyond its last token: drafts, look-ahead, and rejects.
+
+        Drafts of the last step that an asynchronous scheduler does not know to be rejected count.
+        """
+        return 3 * self.num_speculative_tokens
+
+    @property
     def kv_tokens(self) -> int:
         """Tokens the KV cache holds."""
         return self.num_blocks * self.block_size
@@ -192,7 +232,9 @@ def _memory_rules(policy: str, mine: SchedulerSettings) -> dict[str, object]:
     }
 
 
-def _unknown(deployment: Deployment, engine: Engine) -> list[Problem]:
+def _unknown(
+    deployment: Deployment, engine: Engine, acceptance_rates: tuple[float, ...]
+) -> list[Problem]:
     """Return what keeps this deployment from being replayed."""
     found = []
     if engine.policy not in POLICIES:
@@ -200,10 +242,25 @@ def _unknown(deployment: Deployment, engine: Engine) -> list[Problem]:
         found.append(
             Problem(message=f"{engine.id} schedules by the policy {engine.policy}", hint=hint)
         )
-    if deployment.pipeline_parallel_size > 1:
-        hint = "use tensor parallelism alone, or the closed forms"
-        found.append(Problem(message="replay covers one pipeline stage", hint=hint))
-    if deployment.num_speculative_tokens:
-        hint = "set num_speculative_tokens to 0, or use the closed forms"
-        found.append(Problem(message="replay covers decoding without speculation", hint=hint))
-    return found
+    drafts = deployment.num_speculative_tokens
+    if engine.policy == "sglang" and (drafts or deployment.pipeline_parallel_size > 1):
+        hint = "set num_speculative_tokens to 0 and pipeline_parallel_size to 1, or take vllm"
+        found.append(
+            Problem(message="replay covers pipelines and speculation for vllm alone", hint=hint)
+        )
+    return found + _rate_problems(drafts, acceptance_rates)
+
+
+def _rate_problems(drafts: int, rates: tuple[float, ...]) -> list[Problem]:
+    """Return what is wrong with the acceptance rates of `drafts` drafts."""
+    hint = (
+        "give --acceptance-rates one share for each draft, never rising, as vLLM logs them"
+        " (Per-position acceptance rate)"
+    )
+    if len(rates) != drafts:
+        message = f"num_speculative_tokens is {drafts}, but there are {len(rates)} acceptance rates"
+        return [Problem(message=message, hint=hint)]
+    if any(not 0.0 <= rate <= 1.0 for rate in rates) or list(rates) != sorted(rates)[::-1]:
+        shown = ", ".join(f"{rate:g}" for rate in rates)
+        return [Problem(message=f"the acceptance rates {shown} are no falling shares", hint=hint)]
+    return []

@@ -28,6 +28,7 @@ class Ready:
     memory: MemoryBudget
     cost: StepCost
     settings: SchedulerSettings
+    layers: int  # of the model
 
 
 def deployment_of(
@@ -64,6 +65,7 @@ def ready(
     ideal: bool = False,
     policy: str | None = None,
     scheduling_policy: str | None = None,
+    acceptance_rates: tuple[float, ...] = (),
 ) -> Ready:
     """Compile a deployment's physics and settings.
 
@@ -93,11 +95,12 @@ def ready(
             f"{model.id} does not fit on {deployment.gpus} × {gpu.id}: no memory is left for KV",
             nearest="raise --tensor-parallel-size, or take a GPU with more memory",
         )
-    settings = SchedulerSettings.of(deployment, engine, memory)
+    settings = SchedulerSettings.of(deployment, engine, memory, acceptance_rates)
     longest = min(deployment.max_model_len, settings.kv_tokens)
     return Ready(
         deployment=replace(deployment, max_model_len=longest),
         memory=memory,
         cost=compile_step_cost(model, gpu, engine, calibration(gpu, ideal), deployment),
         settings=replace(settings, max_model_len=longest).under(policy, scheduling_policy),
+        layers=model.num_layers,
     )

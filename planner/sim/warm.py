@@ -48,5 +48,5 @@ def compile_kernels() -> None:
     settings = SchedulerSettings(
         max_num_batched_tokens=8, max_num_seqs=2, max_model_len=16, num_blocks=4
     )
-    for routing in ROUTINGS:
+    for routing in ROUTINGS[:3]:  # cache_aware compiles when it is first asked for
         replay(trace, cost, settings, routing=routing)

@@ -16,6 +16,7 @@ from planner.solve.backlog import (
     waiting_tail,
 )
 from planner.solve.gaps import gaps_of
+from planner.solve.sample import Sample
 from planner.solve.steady import Lanes, State, steady
 from planner.solve.steps import prompt_extra_s, step
 from planner.solve.stretch import Stretch
@@ -80,13 +81,19 @@ def waits(cost: StepCost, stretch: Stretch, at: Lanes, *, mixes: bool = True) ->
         fluid=fluid[:, requests.bin],
         scale=chance[:, requests.bin],
         supply=supply,
-        own_s=own + cost.frontend_s,
+        own_s=own + _frontend_s(cost, requests),
         residual_s=residual,
         gap_floor_s=np.broadcast_to(step(cost, 1.0, requests.prompt_tokens).gap_s, mean.shape),
         gap_mean_s=mean,
         gap_variance=variance,
         gap_ceiling_s=state.full_gap_s[:, block],
     )
+
+
+def _frontend_s(cost: StepCost, requests: Sample) -> Floats:
+    """Return what each request spends outside the engine's loop: the whole prompt is read there."""
+    whole = requests.prompt_tokens + requests.cached_tokens
+    return np.asarray(cost.frontend_s + cost.frontend_token_s * whole)
 
 
 def _arriving(stretch: Stretch, at: Lanes) -> Floats:

@@ -9,16 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.perf.quantity import Quantity
-from planner.perf.step_cost import (
-    StepCost,
+from planner.perf.step_arithmetic import (
     attended_pairs,
     gpu_seconds,
     host_seconds,
-    interval_s,
     kv_seconds,
-    latency_s,
     padded_tokens,
 )
+from planner.perf.step_cost import StepCost, interval_s, latency_s
 
 Floats = NDArray[np.float64]
 
@@ -68,6 +66,7 @@ def step(
         0.0,
         cost.decode_fixed_s * (seqs > 0),
         cost.prefill_fixed_s * has_prefill,
+        cost.launch_s * has_prefill,
     )
     host = host_seconds(cost.host_step_s, cost.host_seq_s, cost.host_prefill_s, rows, has_prefill)
     interval = np.asarray(interval_s(cost, gpu, host, tokens))
@@ -115,6 +114,7 @@ def stretched(cost: StepCost, factor: float) -> StepCost:
         prefix_s=cost.prefix_s * factor,
         decode_fixed_s=cost.decode_fixed_s * factor,
         prefill_fixed_s=cost.prefill_fixed_s * factor,
+        launch_s=cost.launch_s * factor,
         host_step_s=cost.host_step_s * factor,
         host_seq_s=cost.host_seq_s * factor,
         host_prefill_s=cost.host_prefill_s * factor,

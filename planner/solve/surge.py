@@ -88,7 +88,7 @@ def _budget_rows(
     rows = []
     # The launch of a step that carries prefill is one fitted constant. An engine that captures such
     # steps in graphs hides it, so the fast reading is without it: small budgets are a knife's edge.
-    hidden = replace(cost, prefill_fixed_s=0.0)
+    hidden = replace(cost, launch_s=0.0)
     expected, slow, fast, bare = (
         _supplies(decision, each, stretch, configs)
         for each in (cost, stretched(cost, 1.0 + band), stretched(cost, 1.0 - band), hidden)

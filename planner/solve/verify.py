@@ -7,11 +7,12 @@ whole fleet in the budget and no sampling, every request of the trace is replaye
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from planner.errors import InputError
 from planner.ingest.requests import Requests
@@ -19,6 +20,7 @@ from planner.perf.step_cost import StepCost
 from planner.sim.load import INDEPENDENT_S, scale, subset
 from planner.sim.metrics import TargetResult
 from planner.sim.replay import Replay, replay
+from planner.sim.routing import ROUTE, uniforms
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of
 from planner.solve.candidates import Candidate
@@ -29,6 +31,8 @@ from planner.solve.windows import Window
 from planner.spec.slo import WorkloadClass
 from planner.units import HOUR_S
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Span = tuple[float, float]
 
 PROBE_REQUESTS = 80_000  # a probe of one span: its percentiles need thousands, its tails more
@@ -101,20 +105,65 @@ class Trial:
         stop_when_lost
             Give up as soon as a target is lost.
         """
-        trace, judged = self.requests, self.windows
-        if span is not None:
-            trace = _between(trace, span[0] - LEAD_S, span[1])
-            judged = tuple(w for w in judged if w.start_s >= span[0] and w.end_s <= span[1])
-        names = {trace.class_names[window.class_id] for window in judged}
+        trace, judged = self._stretch(span)
         expected = max(1.0, load * len(trace))
         simulated = max(1, min(replicas, int(budget / expected)))
         how = (load * simulated, self.seed, self.correlated, self.spread_s)
         part = _scaled(trace, *how) if span is None else _probed(trace, *how)
+        return self._run(part, judged, simulated, stop_when_lost=stop_when_lost)
+
+    def varying(
+        self,
+        fleet_load: float,
+        replicas_at: Callable[[Floats], Ints],
+        span: Span,
+        *,
+        stop_when_lost: bool = False,
+    ) -> Replay:
+        """Replay a stretch on a fleet whose size changes; a replica that leaves finishes its work.
+
+        Parameters
+        ----------
+        fleet_load
+            Requests of the fleet over requests of the trace. All of them are simulated.
+        replicas_at
+            Replicas that take requests at given times.
+        span
+            Stretch to judge, entered with a lead-in.
+        stop_when_lost
+            Give up as soon as a target is lost.
+        """
+        trace, judged = self._stretch(span)
+        part = _probed(trace, fleet_load, self.seed, self.correlated, self.spread_s)
+        there = replicas_at(part.arrival_s)
+        draws = uniforms(np.arange(len(part), dtype=np.int64), self.seed, ROUTE)
+        owners = (draws * there).astype(np.int32)
+        count = int(there.max(initial=1))
+        return self._run(part, judged, count, owners=owners, stop_when_lost=stop_when_lost)
+
+    def _stretch(self, span: Span | None) -> tuple[Requests, tuple[Window, ...]]:
+        """Return a stretch with its lead-in and the windows that lie inside; None is everything."""
+        if span is None:
+            return self.requests, self.windows
+        inside = (w for w in self.windows if w.start_s >= span[0] and w.end_s <= span[1])
+        return _between(self.requests, span[0] - LEAD_S, span[1]), tuple(inside)
+
+    def _run(
+        self,
+        part: Requests,
+        judged: Sequence[Window],
+        replicas: int,
+        *,
+        owners: NDArray[np.int32] | None = None,
+        stop_when_lost: bool,
+    ) -> Replay:
+        names = {part.class_names[window.class_id] for window in judged}
         return replay(
             part,
             self.cost,
             self.settings,
-            replicas=simulated,
+            replicas=replicas,
+            owners=owners,
             seed=self.seed,
             classes=[each for each in self.classes if each.name in names],
             windows=edges_of(judged, len(part.class_names)),

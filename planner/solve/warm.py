@@ -27,6 +27,7 @@ def compile_all() -> None:
         seq_s=0.0,
         decode_fixed_s=0.0,
         prefill_fixed_s=0.0,
+        launch_s=0.0,
         host_step_s=0.0,
         host_seq_s=0.0,
         host_prefill_s=0.0,

@@ -26,13 +26,15 @@ class GemmEfficiency:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoeEfficiency:
-    """Grouped expert GEMMs: a GEMM with tile padding per touched expert and routing skew."""
+    """Grouped expert GEMMs, padded to tiles per touched expert, and the moves around them."""
 
     compute: float
     memory: float
     fixed_s: float
     padding_tokens: float
     skew: float  # exponent on tokens in the distinct-experts law; 1 is uniform routing
+    rank_skew: float = 0.0  # exponent on ranks: the popular one's share of routed tokens
+    routed_memory: float = 1.0  # share of bandwidth at which tokens move to experts and back
     median_error: float = 0.0
     p90_error: float = 0.0
 

@@ -69,6 +69,7 @@ def engine_from_data(data: Mapping[str, Any]) -> Engine:
         prefill_layer_overhead_s=host["prefill_layer_ms"] * MILLI,
         frontend_s=host.get("frontend_ms", 0.0) * MILLI,
         frontend_client_s=host.get("frontend_client_us", 0.0) * MICRO,
+        frontend_token_s=host.get("frontend_token_us", 0.0) * MICRO,
         launch_command=data["launch"]["command"],
         flags=dict(data["launch"]["flags"]),
         source=data["source"],

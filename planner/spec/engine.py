@@ -49,9 +49,10 @@ class Engine:
     layer_overhead_s: float  # host/launch time per layer per step that GPU work does not hide
     seq_overhead_s: float  # per running sequence per step
     step_overhead_s: float  # per step
-    prefill_layer_overhead_s: float  # per layer for a step that carries prefill (piecewise graphs)
+    prefill_layer_overhead_s: float  # to launch a layer outside graphs: prefill, GPU work hides it
     frontend_s: float = 0.0  # HTTP, tokenizer and hops between processes, per request
     frontend_client_s: float = 0.0  # … and per request in flight: one process serves every stream
+    frontend_token_s: float = 0.0  # … and per prompt token: text to tokens, copies, block hashes
     launch_command: str  # "vllm serve" or "python -m sglang.launch_server --model-path"
     flags: Mapping[str, str]  # field of Deployment -> the engine's flag
     source: str

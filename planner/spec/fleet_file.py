@@ -122,6 +122,10 @@ class _Reader:
             if ("factor" in launch) == ("requests_per_s" in launch):
                 at = (*path, "launches", index)
                 yield self.document.problem(at, "needs either factor or requests_per_s")
+        regions = item.get("regions", ()) or self.regions
+        if item.get("survives") == "region" and len(regions) < 2:
+            message = "nothing survives the loss of the only region"
+            yield self.document.problem((*path, "survives"), message, "add a region to it")
         yield from self._unknown((*path, "regions"), item.get("regions", ()), self.regions)
         known = [gpu for gpu, _ in self.stocks]
         for index, name in enumerate(item.get("gpus", ())):

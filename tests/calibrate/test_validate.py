@@ -6,14 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from planner.calibrate.hosts import (
-    Host,
-    Sample,
-    another_run,
-    fit_host,
-    may_speculate,
-    rewrite_host,
-)
+from planner.calibrate.doubtful import another_run, may_speculate
+from planner.calibrate.host_samples import Sample
+from planner.calibrate.hosts import Host, fit_host, rewrite_host
 from planner.calibrate.measured import is_main, measured
 from planner.calibrate.points import Unsupported, point, read_points
 from planner.calibrate.validate import (
@@ -214,15 +209,16 @@ def test_polling_interval_delays_the_first_token():
 
 def test_host_fit_recovers_planted_overheads():
     rng = np.random.default_rng(2)
-    planted = np.array([25e-6, 15e-6, 0.3e-3, 8e-3, 0.5e-3])
+    planted = np.array([25e-6, 15e-6, 0.3e-3, 8e-3, 0.5e-3, 5e-6])
     samples = []
     for group in range(6):
         for _ in range(20):
             layers, decodes = rng.choice([32.0, 64.0, 80.0]), rng.uniform(1, 300)
             carrying, base = rng.uniform(0, 0.5) * layers, rng.uniform(0.005, 0.05)
+            prompt = rng.uniform(100, 8000)
             for metric, slopes in (
-                ("TPOT", (layers, decodes, carrying, 0.0, 0.0)),
-                ("TTFT", (3 * layers, 3 * decodes, layers, 1.0, decodes)),
+                ("TPOT", (layers, decodes, carrying, 0.0, 0.0, 0.0)),
+                ("TTFT", (3 * layers, 3 * decodes, layers, 1.0, decodes, prompt)),
             ):
                 samples.append(
                     Sample(
@@ -239,6 +235,7 @@ def test_host_fit_recovers_planted_overheads():
     assert host.prefill_layer_s == pytest.approx(planted[2], rel=1e-3)
     assert host.frontend_s == pytest.approx(planted[3], rel=1e-3)
     assert host.client_s == pytest.approx(planted[4], rel=1e-3)
+    assert host.token_s == pytest.approx(planted[5], rel=1e-3)
     assert host.rows == 120
     # The optimiser stops at a relative step of about 1e-8.
     assert host.p90_error_left_out < 1e-5
@@ -246,7 +243,7 @@ def test_host_fit_recovers_planted_overheads():
 
 
 def test_a_fixed_overhead_stays_what_it_is():
-    one = Sample(base_s=0.01, slopes=(50.0, 10.0, 1.0, 0.0, 0.0), measured_s=0.02, group="a")
+    one = Sample(base_s=0.01, slopes=(50.0, 10.0, 1.0, 0.0, 0.0, 0.0), measured_s=0.02, group="a")
     host = fit_host([one] * 3, {"prefill_layer_overhead_s": 0.7e-3})
     assert host.prefill_layer_s == pytest.approx(0.7e-3, rel=1e-6)
 
@@ -256,6 +253,7 @@ def test_rewriting_touches_the_host_section_only(tmp_path):
     before = (
         "id: e\nhost:\n  layer_us: 1\n  sequence_us: 2\n  step_us: 3\n"
         "  prefill_layer_ms: 4\n  frontend_ms: 5\n  frontend_client_us: 6\n"
+        "  frontend_token_us: 7\n"
         '  source: "old"\n  date: "2000"\nlaunch:\n  source: "stays"\n'
     )
     path.write_text(before, encoding="utf-8")
@@ -265,6 +263,7 @@ def test_rewriting_touches_the_host_section_only(tmp_path):
         prefill_layer_s=0.2e-3,
         frontend_s=8e-3,
         client_s=0.5e-3,
+        token_s=6e-6,
         rows=9,
         median_error=0.1,
         p90_error=0.2,
@@ -275,6 +274,7 @@ def test_rewriting_touches_the_host_section_only(tmp_path):
     assert path.read_text(encoding="utf-8") == (
         "id: e\nhost:\n  layer_us: 25.0\n  sequence_us: 5.0\n  step_us: 0.0\n"
         "  prefill_layer_ms: 0.20\n  frontend_ms: 8.0\n  frontend_client_us: 500\n"
+        "  frontend_token_us: 6.00\n"
         '  source: "new"\n  date: "2026-11-29"\n'
         'launch:\n  source: "stays"\n'
     )

@@ -270,6 +270,16 @@ def test_speculation_scores_more_tokens_per_sequence():
     assert drafting.row_s[100] > cost(cases.LLAMA_8B).row_s[100]
 
 
+def test_each_draft_reads_one_layer_and_the_head():
+    """218 M parameters of a Llama-3.1-8B layer and 525 M of its head; kernels reach 80 to 95 %."""
+    without, drafting = cost(cases.LLAMA_8B), cost(cases.LLAMA_8B, num_speculative_tokens=4)
+    read_s = 4 * 2 * (218_112_000 + 4096 * 128_256) / 3.35e12
+    assert read_s < drafting.row_s[1] - without.row_s[1] < 1.3 * read_s
+    assert drafting.kv_s[0] == pytest.approx(without.kv_s[0] * (1 + 4 / 32))
+    assert drafting.row_s[0] == 0.0
+    assert (drafting.memory_s == without.memory_s).all()
+
+
 def test_old_gpus_compute_in_fp16():
     turing = replace(cases.NO_LINK, id="t4", peak_flops_per_s={"fp16": 65e12, "int8": 130e12})
     assert arithmetic(turing, "bf16").peak_flops_per_s == 65e12

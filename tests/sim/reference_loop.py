@@ -2,7 +2,7 @@
 
 A session's turn arrives when its user has read the last answer and thought: end of the last turn
 (as the client sees it) + think time, and not before its earliest time. A client of a closed loop
-sends the next request in line when its last one has ended.
+sends the next request in line when it has seen the end of its last one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def following(engine=Engine):
 
     class Following(engine):
         def __init__(self, jobs, settings, cost):
-            self.line = deque()
+            self.line, self.closed = deque(), False
             super().__init__(jobs, settings, cost)
             self.place = {job: i for i, job in enumerate(jobs)}
             self.future = deque(job for job in jobs if job.arrival_s > -math.inf)
@@ -29,29 +29,35 @@ def following(engine=Engine):
             super().emit(job)
             if not job.done:
                 return
-            after = self.line.popleft() if self.line else getattr(job, "next_turn", None)
-            if after is None:
-                return
-            after.arrival_s = max(
-                getattr(after, "earliest_s", -math.inf),
-                job.token_s[-1] + getattr(after, "think_s", 0.0),
-            )
-            self.released.append((after.arrival_s, self.place[after], after))
+            ready_s = job.token_s[-1]
+            if self.closed:
+                self.ready.append(ready_s)
+            elif hasattr(job, "next_turn"):
+                after = job.next_turn
+                after.arrival_s = max(after.earliest_s, ready_s + after.think_s)
+                self.released.append(after)
+
+        def send(self):
+            """Clients that are to send, by when they are ready, and the line: one each."""
+            times = sorted([job.arrival_s for job in self.future] + self.ready)
+            sent = [self.line.popleft() for _ in self.ready if self.line]
+            if self.ready:
+                for job, ready_s in zip([*self.future, *sent], times, strict=False):
+                    job.arrival_s = ready_s
+            self.released += sent
 
         def step(self, batch):
-            self.released = []
+            self.released, self.ready = [], []
             super().step(batch)
-            for arrival_s, _, job in sorted(self.released, key=lambda r: r[:2]):
+            before = {job: job.arrival_s for job in self.future}
+            self.send()
+            coming = [*self.future, *self.released]
+            coming.sort(key=lambda job: (job.arrival_s, self.place[job]))
+            for job in coming:
                 # A release at a step's very end is meant to meet it: it sets no margin.
-                if arrival_s != self.now:
-                    self.margin_s = min(self.margin_s, abs(arrival_s - self.now))
-                    bisect.insort(self.arrivals, arrival_s)
-                at = len(self.future)
-                while at and (self.future[at - 1].arrival_s, self.place[self.future[at - 1]]) > (
-                    arrival_s,
-                    self.place[job],
-                ):
-                    at -= 1
-                self.future.insert(at, job)
+                if job.arrival_s != self.now and before.get(job) != job.arrival_s:
+                    self.margin_s = min(self.margin_s, abs(job.arrival_s - self.now))
+                    bisect.insort(self.arrivals, job.arrival_s)
+            self.future = deque(coming)
 
     return Following

@@ -57,6 +57,8 @@ def step_seconds(cost, decodes, chunks, finishing):
         )
     rows = len(decodes) + finishing
     gpu = max(cost.compute_s[n], cost.memory_s[n] + reads + cost.seq_s * len(decodes))
+    if chunks:
+        gpu = math.sqrt(gpu**2 + cost.launch_s**2)
     gpu += cost.row_s[rows] + pairs + cost.prefix_s * sum(past for past, _ in chunks)
     host = cost.host_step_s + cost.host_seq_s * rows
     if decodes:
@@ -234,7 +236,8 @@ class Engine:
     def emit(self, job):
         job.in_decode = True
         job.given += 1
-        job.token_s.append(self.now + self.cost.frontend_s)  # as the client sees it
+        outside = self.cost.frontend_s + self.cost.frontend_token_s * job.prompt
+        job.token_s.append(self.now + outside)  # as the client sees it
         if job.given == job.output:
             job.done = True
             job.done_s = self.now

@@ -43,7 +43,9 @@ def step_cost(rng, mnbt, seqs, *, ideal=False, windows=0, asynchronous=False, ho
         host_seq_s=rng.uniform(0, 5e-4) if host and not zero else 0.0,
         host_prefill_s=rng.uniform(0, 1e-3) if host and not zero else 0.0,
         async_scheduling=asynchronous,
+        launch_s=0.0 if zero else 0.7 * weights,
         frontend_s=0.0 if zero else weights / 5,
+        frontend_token_s=0.0 if zero else weights / 2000,
     )
 
 

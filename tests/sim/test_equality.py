@@ -260,7 +260,16 @@ def dyadic_cost(mnbt, seqs, *, asynchronous, slope):
         "pair_s": np.zeros(1),
     }
     plain = dict.fromkeys(
-        ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s", "host_seq_s"), 0.0
+        (
+            "seq_s",
+            "prefix_s",
+            "decode_fixed_s",
+            "prefill_fixed_s",
+            "launch_s",
+            "host_seq_s",
+            "frontend_token_s",
+        ),
+        0.0,
     )
     return replace(
         cost, **exact, **plain, host_step_s=2 * unit, host_prefill_s=unit, frontend_s=3 * unit

@@ -21,8 +21,10 @@ import numba
 from dataclasses import replace
 import numpy as np
 from sim_cases import case
+from test_pipeline import in_stages
 from test_prefix import trace_of, with_ids
 from test_sglang import unmixed
+from planner.sim.disaggregated import Link, Pool, replay_disaggregated
 from planner.sim.replay import replay
 from planner.spec.slo import WorkloadClass
 print(bool(numba.config.DISABLE_JIT), file=sys.stderr)
@@ -47,6 +49,18 @@ for seed in range(8):
     print([float(x).hex() for x in done.e2e_s])
     done = replay(one.trace, one.cost, one.settings, concurrency=5, debug=True)
     print([float(x).hex() for x in done.e2e_s])
+    done = replay(trace_of(one, one.settings.block_size), one.cost, cached, replicas=2,
+                  routing="cache_aware", debug=True)
+    print(done.replica.tolist(), [float(x).hex() for x in done.e2e_s])
+    staged = in_stages(one, 1 + seed % 3, 2, (0.8, 0.5))
+    for routing in ("random", "least_loaded"):
+        done = replay(staged.trace, staged.cost, staged.settings, replicas=2, routing=routing,
+                      debug=True)
+        print([float(x).hex() for x in (*done.ttft_s, *done.e2e_s, *done.bubble_s)])
+    pool = Pool(cost=one.cost, settings=one.settings)
+    done = replay_disaggregated(one.trace, pool, pool,
+                                Link(kv_bytes_per_token=1.0, bytes_per_s=1e4))
+    print([float(x).hex() for x in (*done.whole.ttft_s, *done.whole.e2e_s)])
     other = unmixed(one, spare=60, daring=0.1)
     done = replay(other.trace, other.cost, other.settings, debug=True)
     print([float(x).hex() for x in done.e2e_s])
@@ -69,7 +83,7 @@ def test_the_same_bytes_without_numba():
     plain, compiled = run(PLAIN, HERE, NUMBA_DISABLE_JIT="1"), run(PLAIN, HERE)
     assert (plain.stderr.strip(), compiled.stderr.strip()) == ("True", "False")
     assert plain.stdout == compiled.stdout
-    assert len(plain.stdout.splitlines()) == 8 * (2 * 7 + 5)
+    assert len(plain.stdout.splitlines()) == 8 * (2 * 7 + 9)
 
 
 CALL = """

@@ -25,9 +25,9 @@ from planner.sim.replay import replay
 from planner.sim.settings import SchedulerSettings
 
 
-def run(one, engine, line=()):
+def run(one, engine, line=None):
     replica = following(engine)(one.jobs, one.settings, one.cost)
-    replica.line = deque(line)
+    replica.line, replica.closed = deque(line or ()), line is not None
     replica.run()
     if replica.margin_s < MARGIN_S:
         reject()
@@ -253,7 +253,7 @@ def test_what_is_not_combined():
             routing="least_loaded",
             concurrency=4,
         )
-    with pytest.raises(ValueError, match="either sessions or clients"):
+    with pytest.raises(ValueError, match="sessions go with neither"):
         replay(requests, plain_cost(1.0, 64, 4), settings, follow_sessions=True, concurrency=4)
 
 

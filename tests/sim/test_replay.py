@@ -281,6 +281,19 @@ def test_more_load_lays_copies_over_each_other(correlated):
     assert scale(trace, 1.0).arrival_s.tolist() == trace.arrival_s.tolist()
 
 
+@pytest.mark.parametrize("spread_s", [60.0, 600.0, 3600.0])
+def test_copies_do_not_pile_up_where_the_displacement_exceeds_the_trace(spread_s):
+    """Ten minutes at a constant rate, eleven times: no tenth of them holds much more than a tenth.
+
+    5 % is four standard deviations of 6,000 · 11 · 0.1 arrivals.
+    """
+    trace = requests_of(np.arange(6000) * 0.1, np.ones(6000, int), np.ones(6000, int))
+    more = scale(trace, 11.0, seed=3, spread_s=spread_s)
+    assert len(more) == 66_000
+    counts, _ = np.histogram(more.arrival_s, bins=10)
+    assert counts.max() / counts.mean() < 1.05
+
+
 def test_scaled_traces_keep_block_ids_with_their_requests():
     n = 50
     rng = np.random.default_rng(0)
@@ -317,11 +330,12 @@ def test_the_kernel_reads_step_costs_as_the_equations_do(seed):
         rows=1,
         pairs=prompt * (prompt + 1) / 2,
     )
-    assert done.ttft_s[0] == pytest.approx(float(first) + mine.frontend_s, rel=1e-12)
+    outside = mine.frontend_s + mine.frontend_token_s * prompt
+    assert done.ttft_s[0] == pytest.approx(float(first) + outside, rel=1e-12)
     contexts = prompt + np.arange(1, output)
     ones = np.ones_like(contexts)
     steps = physics.step_s(mine, tokens=ones, decode_seqs=ones, kv_tokens=contexts, rows=ones)
-    assert done.e2e_s[0] == pytest.approx(float(first + steps.sum()) + mine.frontend_s, rel=1e-12)
+    assert done.e2e_s[0] == pytest.approx(float(first + steps.sum()) + outside, rel=1e-12)
 
 
 @settings(max_examples=300, deadline=None)
@@ -360,8 +374,8 @@ def test_debug_mode_finds_a_broken_law():
 
 
 def test_what_cannot_be_replayed_is_refused():
-    with pytest.raises(ValueError, match="one pipeline stage"):
-        replay(busy_trace(5), replace(cost(), stages=2), ROOMY)
+    with pytest.raises(ValueError, match="2 tokens a decode, the settings 0 drafts"):
+        replay(busy_trace(5), replace(cost(), tokens_per_decode=2), ROOMY)
     with pytest.raises(ValueError, match="not one of"):
         replay(busy_trace(5), cost(), ROOMY, routing="nearest")
     with pytest.raises(ValueError, match="no class chat"):

@@ -222,3 +222,50 @@ def test_priorities_come_from_the_classes(run, tmp_path):
     assert "policy vllm_v1, scheduling policy priority" in (
         run("--scheduling-policy", "priority").stdout
     )
+
+
+def test_a_pipeline_and_drafts_are_what_was_simulated(run):
+    data = json.loads(run("--json", "--pp", 2).stdout)
+    assert data["deployment"]["pipeline_parallel_size"] == 2
+    small = ["--max-num-batched-tokens", 512, "--max-num-seqs", 256]
+    bubbles = json.loads(run("--json", "--pp", 2, *small).stdout)["pipeline"]["bubble_s"]
+    assert 0.0 <= bubbles["p50"] < bubbles["max"]
+    alone = json.loads(run("--json").stdout)
+    tpot = [each["classes"][0]["tpot_s"]["p50"] for each in (alone, data)]
+    assert tpot[1] > 0.9 * tpot[0]  # a pipeline does not make a lone decode faster
+    words = ["--num-speculative-tokens", 3, "--acceptance-rates", "0.8,0.6,0.5"]
+    faster = json.loads(run("--json", *words).stdout)
+    assert faster["speculation"] == {"acceptance_rates": [0.8, 0.6, 0.5]}
+    ratio = tpot[0] / faster["classes"][0]["tpot_s"]["p50"]
+    assert 2.0 < ratio < 3.3  # 2.9 tokens a step, longer ones, among fewer requests at a time
+    screen = run(*words, "--pp", 2).stdout
+    assert "2 stages: they idled" in screen
+    assert "3 drafts a step give 2.90 tokens, by a drafter of one layer" in screen
+
+
+def test_speculation_needs_its_acceptance(run):
+    with pytest.raises(InputError, match="num_speculative_tokens is 2, but there are 0"):
+        run("--num-speculative-tokens", 2)
+    with pytest.raises(InputError, match="no falling shares"):
+        run("--num-speculative-tokens", 2, "--acceptance-rates", "0.5,0.6")
+    result = run("--num-speculative-tokens", 1, "--acceptance-rates", "high")
+    assert result.exit_code == 2
+    assert "'high' is no list of shares" in result.stderr
+
+
+def test_separate_pools(run):
+    with pytest.raises(InputError, match="link between the pools has no speed"):
+        run("--prefill-replicas", 1)
+    words = ["--prefill-replicas", 2, "--replicas", 3, "--kv-link-bytes-per-s", "50e9"]
+    data = json.loads(run("--json", *words).stdout)
+    assert data["replay"]["replicas"] == 5
+    pools = data["disaggregation"]
+    assert (pools["prefill_replicas"], pools["decode_replicas"]) == (2, 3)
+    # 32 layers × 8 KV heads × 128 × 2 (K and V) × 2 bytes
+    assert pools["link"]["kv_bytes_per_token"] == pytest.approx(131_072)
+    mixed = json.loads(run("--json", "--replicas", 5).stdout)
+    tail = [each["classes"][0]["itl_s"]["max"] for each in (mixed, data)]
+    assert tail[1] < 0.7 * tail[0]  # no prompt between two tokens
+    slow = json.loads(run("--json", *words[:-1], "1e9").stdout)
+    assert slow["classes"][0]["ttft_s"]["p50"] > 2 * data["classes"][0]["ttft_s"]["p50"]
+    assert "(2 prefill + 3 decode) × (1 × h100-sxm)" in run(*words).stdout

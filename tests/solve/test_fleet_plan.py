@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,6 @@ from planner.cli.main import cli
 from planner.errors import InfeasibleError
 from planner.pipeline import plan_fleet
 from planner.report.fleet import fleet_to_dict, read_fleet_plan, render_fleet
-from planner.sim.load import scale
 from planner.solve.fleet_plan.check import pools
 from planner.solve.fleet_plan.decide import decide
 from planner.spec.fleet_file import load_fleet
@@ -133,17 +133,17 @@ def test_the_history_gives_the_growth(plan):
 
 
 def test_the_fleet_holds_in_a_replay_with_other_random_draws(folder):
-    """Each pool at its load, all windows of the trace, another seed: attainment within 1 %."""
+    """Every pool at its load with other routing and copies, over the whole trace.
+
+    Capacities are found to 1 % and another draw moves a tail: attainment may miss by 1 %.
+    """
     fleet, _ = load_fleet(folder / "fleet.yaml")
     found = decide(fleet, lambda _: None)
     tried = pools(found.question, found.answer, found.sized)
     assert len(tried) >= 4
     for pool in tried:
-        trial = found.sized[pool.unit].trial
-        again = scale(trial.requests, min(1.0, pool.load), seed=99)
-        assert len(again)
-        whole = trial.whole(pool.load, pool.replicas)
-        for result in whole.targets:
+        trial = replace(found.sized[pool.unit].trial, seed=99)
+        for result in trial.whole(pool.load, pool.replicas).targets:
             worst = min(window.attainment for window in result.windows)
             assert worst >= result.target.percentile / 100 - 0.01
 

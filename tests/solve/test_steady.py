@@ -56,6 +56,7 @@ def test_the_state_solves_its_equations(part, mixes, stages, asynchronous):
         host_prefill_s=1e-3,
         decode_fixed_s=3e-4,
         prefill_fixed_s=2e-4,
+        launch_s=4e-3,
         seq_s=1e-6,
         pair_s=np.array([1e-11]),
     )

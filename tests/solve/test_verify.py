@@ -22,8 +22,8 @@ TARGETS = (("ttft_s", 99.0, 1.0), ("tpot_s", 99.0, 0.05))
 
 @pytest.fixture(scope="module")
 def trial(make_case):
-    """8B on one H100 with a 2,048 budget, 40 minutes of Poisson traffic at 20 requests/s."""
-    case = make_case(poisson(20.0, 2400.0, seed=3), slo_of(*TARGETS))
+    """8B on one H100 with a 2,048 budget, 40 minutes of Poisson traffic at 26 requests/s."""
+    case = make_case(poisson(26.0, 2400.0, seed=3), slo_of(*TARGETS))
     demand = case.demand(32_768, 0.0)
     family = families(case.model, case.gpus[0], case.engine, case.slo, case.longest_tokens)[0]
     candidate = next(

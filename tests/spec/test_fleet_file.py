@@ -92,6 +92,7 @@ def test_all_problems_are_reported_at_once_with_their_places(load):
         ("0.1", "{expected: 0.1, low: 0.2, high: 0.3}", "must be in order: low, expected, high"),
         ("quarters: 2", "quarters: 0", "must be at least 1"),
         ("held: 2", "holds: 2", "unknown key"),
+        ("0.1\n", "0.1\n    regions: [eu]\n    survives: region\n", "the loss of the only region"),
         ("0.1\n", "15\n", "must be at most 10"),
     ],
 )

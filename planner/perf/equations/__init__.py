@@ -10,7 +10,8 @@ import difflib
 from planner.errors import InputError, Problem
 from planner.perf.equations.equation import Equation
 from planner.perf.equations.of_load import COST, PREEMPTION, QUEUES
-from planner.perf.equations.of_operators import BEYOND, MEMORY, OPERATORS
+from planner.perf.equations.of_memory import BEYOND, MEMORY
+from planner.perf.equations.of_operators import OPERATORS
 from planner.perf.equations.of_theory import THEORY
 from planner.perf.equations.symbols import SYMBOLS, Symbol
 

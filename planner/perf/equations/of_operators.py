@@ -1,12 +1,9 @@
-"""Equations of operators, memory and speculation, each with a case worked out apart."""
+"""Equations of a step's operators, each with a case worked out apart."""
 
 from __future__ import annotations
 
-from planner.perf import disaggregation as d
-from planner.perf import memory_equations as m
 from planner.perf import operators as o
-from planner.perf import speculation as s
-from planner.perf import step_cost
+from planner.perf import step_arithmetic
 from planner.perf.equations.equation import equation as eq
 
 OPERATORS = (
@@ -96,13 +93,33 @@ OPERATORS = (
         o.expert_bytes,
         "m",
         "B",
-        "{touched}·{weights_per_expert}·{weight_bytes} + {routed_tokens}·{bytes_per_routed_token}",
-        5.1e6,
-        routed_tokens=100,
+        "{touched}·{weights_per_expert}·{weight_bytes}",
+        5.0e6,
         touched=10,
         weights_per_expert=1e6,
         weight_bytes=0.5,
-        bytes_per_routed_token=1000,
+    ),
+    eq(
+        o.routing_bytes,
+        "m_r",
+        "B",
+        "4·{tokens}·{hidden} + {routed_tokens}·({hidden}·(4 + 2·{activation_bytes}) + 6·{width})",
+        286720.0,  # one token of Qwen3-235B at fp8
+        tokens=1,
+        routed_tokens=8,
+        hidden=4096,
+        width=1536,
+        activation_bytes=1,
+    ),
+    eq(
+        o.routing_s,
+        "t_r",
+        "s",
+        "{moved_bytes}/({bandwidth_bytes_per_s}·{efficiency})",
+        1e-4,
+        moved_bytes=1e8,
+        bandwidth_bytes_per_s=2e12,
+        efficiency=0.5,
     ),
     eq(
         o.expert_imbalance,
@@ -112,6 +129,15 @@ OPERATORS = (
         1.203934,
         mean_tokens=100.0,
         ranks=8,
+    ),
+    eq(
+        o.popular_rank,
+        "x_σ",
+        "1",
+        "{ranks}^{rank_skew}",
+        2.0,
+        ranks=4.0,
+        rank_skew=0.5,
     ),
     eq(
         o.kv_read_s,
@@ -184,7 +210,7 @@ OPERATORS = (
         bytes_each=4,
     ),
     eq(
-        step_cost.attended_pairs,
+        step_arithmetic.attended_pairs,
         "pairs",
         "pairs",
         "Σ_j min({past_tokens} + j, {window_tokens} or ∞), j = 1 … {chunk_tokens}",
@@ -192,182 +218,5 @@ OPERATORS = (
         chunk_tokens=4,
         past_tokens=10,
         window_tokens=12,
-    ),
-)
-
-MEMORY = (
-    eq(
-        m.forward_activation_bytes,
-        "A_forward",
-        "B",
-        "{tokens}·(2·{hidden} + 2·{widest})·{bytes_per_element}",
-        2.0**30,
-        tokens=8192,
-        hidden=4096,
-        widest=28672,
-        bytes_per_element=2.0,
-    ),
-    eq(
-        m.expert_workspace_bytes,
-        "A_experts",
-        "B",
-        "2·{tokens}·{experts_per_token}·(max(2·{width}, {hidden}) + {width})",
-        44.0 * 2**20,
-        tokens=1024,
-        experts_per_token=8,
-        hidden=2048,
-        width=768,
-    ),
-    eq(
-        m.sampler_bytes,
-        "A_sampler",
-        "B",
-        "{max_num_seqs}·{vocab}·{bytes_per_logit}",
-        1.904345e9,
-        max_num_seqs=1024,
-        vocab=128256,
-        bytes_per_logit=14.5,
-    ),
-    eq(
-        m.waiting_hidden_bytes,
-        "A_hidden",
-        "B",
-        "2·{tokens}·{hidden}·{bytes_per_element}",
-        128.0 * 2**20,
-        tokens=8192,
-        hidden=4096,
-        bytes_per_element=2.0,
-    ),
-    eq(
-        m.kv_memory_bytes,
-        "M_kv",
-        "B",
-        "{visible}·{utilization} − {weights} − {activation} − {non_torch} − {graphs}",
-        # A start-up log of vLLM 0.11 with an 8 B model on an H100 printed 51.38 GiB.
-        51.391 * 2**30,
-        aliases=("memory",),
-        visible=79.19 * 2**30,
-        utilization=0.9,
-        weights=14.99 * 2**30,
-        activation=4.76 * 2**30,
-        non_torch=0.13 * 2**30,
-        graphs=0.0,
-    ),
-    eq(
-        m.block_bytes,
-        "b_block",
-        "B",
-        "{block_tokens}·{bytes_per_token}",
-        2.0 * 2**20,
-        block_tokens=16,
-        bytes_per_token=131_072,
-    ),
-    eq(
-        m.sequence_blocks,
-        "n_blocks",
-        "blocks",
-        "⌈{tokens}/{block_tokens}⌉",
-        129.0,
-        tokens=2049,
-        block_tokens=16,
-    ),
-    eq(
-        m.window_blocks,
-        "n_blocks",
-        "blocks",
-        "min(⌈{tokens}/{block_tokens}⌉, "
-        "⌈({window_tokens} − 1 + {in_flight_tokens})/{block_tokens}⌉ + 1)",
-        577.0,
-        tokens=100_000,
-        window_tokens=1024,
-        in_flight_tokens=8192,
-        block_tokens=16,
-    ),
-    eq(
-        m.static_reserve_bytes,
-        "M_reserve",
-        "B",
-        "{base} + {per_chunk_token}·{chunk_tokens} + {per_gpu}·{gpus}"
-        " + {per_graph_seq}·{graph_seqs}",
-        14_848.0 * 2**20,
-        base=512 * 2**20,
-        per_chunk_token=1.5 * 2**20,
-        chunk_tokens=8192,
-        per_gpu=128 * 2**20,
-        gpus=8,
-        per_graph_seq=2 * 2**20,
-        graph_seqs=512,
-    ),
-)
-
-BEYOND = (
-    eq(
-        s.tokens_per_step,
-        "E",
-        "tokens",
-        "(1 − {acceptance}^({draft_tokens} + 1))/(1 − {acceptance})",
-        3.225602,  # Σ a^j for j = 0 … 7
-        acceptance=0.71,
-        draft_tokens=7,
-    ),
-    eq(
-        s.speculative_tpot_s,
-        "TPOT",
-        "s",
-        "({verify_step_s} + {draft_s})/{expected_tokens}",
-        0.02,
-        verify_step_s=0.030,
-        draft_s=0.004,
-        expected_tokens=1.7,
-    ),
-    eq(
-        s.speculative_speedup,
-        "speedup",
-        "1",
-        "{plain_step_s}/{speculative_tpot}",
-        1.25,
-        plain_step_s=0.025,
-        speculative_tpot=0.02,
-    ),
-    eq(
-        d.transfer_s,
-        "t_x",
-        "s",
-        "{kv_bytes}/{bandwidth_bytes_per_s} + {latency_s}",
-        0.045,
-        kv_bytes=1e9,
-        bandwidth_bytes_per_s=25e9,
-        latency_s=0.005,
-    ),
-    eq(
-        d.visible_transfer_s,
-        "t_visible",
-        "s",
-        "max(0, {transfer} − {prefill_s}·({layers} − 1)/{layers}) + {fixed_s}",
-        0.011,
-        transfer=0.045,
-        prefill_s=0.040,
-        layers=40,
-        fixed_s=0.005,
-    ),
-    eq(
-        d.transfer_bandwidth_bytes_per_s,
-        "b",
-        "B/s",
-        "{requests_per_s}·{prompt_tokens}·{kv_per_token}",
-        12.07959552e9,  # OPT-66B, DistServe's example: 11.3 GiB/s
-        requests_per_s=10,
-        prompt_tokens=512,
-        kv_per_token=2_359_296,
-    ),
-    eq(
-        d.prefill_replicas_per_decode,
-        "n",
-        "replicas",
-        "{prefill_s_per_request}·{decode_batch}/{decode_residence_s}",
-        2.0,
-        prefill_s_per_request=0.25,
-        decode_residence_s=4.0,
-        decode_batch=32,
     ),
 )

@@ -59,11 +59,11 @@ per_input_s|κ|s|time per element of the reduction
 num_experts|E|experts|routed experts of a layer
 experts_per_token|k_e|experts|experts a token is routed to
 skew|g|1|exponent of routing skew
+rank_skew|σ|1|exponent of popularity on expert-parallel ranks
 routed_tokens|n_r|tokens|routed copies of tokens on one rank
 touched|x|experts|distinct experts touched
 weights_per_expert|W_e|parameters|weights of one expert on one rank
 padding_tokens|pad|tokens|tokens that tiles add to a touched expert
-bytes_per_routed_token|b_r|B|activation bytes of one routed copy
 bytes_per_token|k_l|B/token|cached bytes of one token
 flops_per_token|f_t|FLOP/token|FLOPs a decode spends on one cached token
 heads|H|heads|query heads of a rank

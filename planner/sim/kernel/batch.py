@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from planner.sim.jit import part, rare
 from planner.sim.kernel import clock, heap, ledger, meter, prefix, release
 from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
@@ -69,7 +71,7 @@ def mixed_step_s(w: World) -> float:
     entry = w.table[st.batch_tokens + decodes]
     rows = decodes + st.fresh
     read = kv_read_s(w) if decodes > 0 else 0.0
-    gpu = max(entry.compute_s, entry.memory_s + read + st.seq_s * decodes)
+    gpu = np.hypot(max(entry.compute_s, entry.memory_s + read + st.seq_s * decodes), st.launch_s)
     gpu += w.table[rows].row_s + st.batch_pair_s + st.prefix_s * st.batch_prefix
     if decodes > 0:
         gpu += st.decode_fixed_s
@@ -143,7 +145,8 @@ def judge(w: World, number: int, first: bool) -> None:
     A target with no violation left to afford is lost, and the probe with it.
     """
     request = w.requests[number]
-    since_arrival = w.st.now - request.arrival_s + w.st.frontend_s
+    outside = w.st.frontend_s + w.st.frontend_token_s * request.input_tokens
+    since_arrival = w.st.now - request.arrival_s + outside
     for k in range(w.st.itl_targets, len(w.targets)):
         target = w.targets[k]
         if target.class_id != request.class_id or (target.metric == TTFT) != first:

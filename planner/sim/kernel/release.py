@@ -9,6 +9,8 @@ from __future__ import annotations
 from planner.sim.jit import part, rare
 from planner.sim.kernel.world import World
 
+LAST_SENT = -2  # the line when it is empty: LAST_SENT − the request that was last in it
+
 
 @part
 def is_earlier(w: World, a: int, b: int) -> bool:
@@ -52,24 +54,54 @@ def pop(w: World) -> None:
     w.releases[hole] = number
 
 
+@part
+def line_up(w: World, number: int, ready_s: float) -> None:
+    """Let a client send at `ready_s`, `number` being the last in line that is to be sent.
+
+    Clients take the line in the order in which they are ready. One that is ready before another,
+    though its request ended later, takes what that one would have sent.
+    """
+    place = number
+    while place > 0 and w.turns[place - 1].following == place:
+        if w.requests[place - 1].arrival_s <= ready_s:
+            break
+        w.requests[place].arrival_s = w.requests[place - 1].arrival_s
+        place -= 1
+    w.requests[place].arrival_s = ready_s
+
+
+@rare
+def send_next(w: World, ready_s: float) -> None:
+    """Let the client that is ready at `ready_s` take its place among those that send."""
+    st = w.st
+    number = st.line
+    if number >= 0:
+        after = w.turns[number].following
+        st.line = after if after >= 0 else LAST_SENT - number
+        line_up(w, number, ready_s)
+        push(w, number)
+    elif number <= LAST_SENT and w.requests[LAST_SENT - number].arrival_s > ready_s:
+        line_up(w, LAST_SENT - number, ready_s)
+
+
 @rare
 def follow_up(w: World, number: int) -> None:
     """Let the request arrive that waited for the end of request `number`, which is now.
 
-    The client has its last token `frontend_s` later. A session's turn waits for the one before it;
-    a client takes the next request in line.
+    The client has its last token when the front end is done with it. A session's turn waits for the
+    one before it; a client takes the next request in line.
     """
     st = w.st
-    following = w.turns[number].following
+    outside_s = st.frontend_s + st.frontend_token_s * w.requests[number].input_tokens
+    ready_s = st.now + outside_s
     if st.clients > 0:
-        following = st.line
-        if following >= 0:
-            st.line = w.turns[following].following
+        send_next(w, ready_s)
+        return
+    following = w.turns[number].following
     if following < 0:
         return
     turn = w.turns[following]
-    ready_s = st.now + st.frontend_s + turn.think_s
-    w.requests[following].arrival_s = max(turn.earliest_s, ready_s)
+    w.requests[following].arrival_s = max(turn.earliest_s, ready_s + turn.think_s)
     push(w, following)
 
 

@@ -111,7 +111,8 @@ def decode_run(w: World, until_s: float) -> bool:
 
     Events: a completion, blocks running out, a context filling its window, an arrival that could
     be admitted, the end of a time bin. A run that ends after `until_s` is put off (False): a
-    request that is routed here meanwhile could cut it short.
+    request that is routed here meanwhile could cut it short. A router that looks at the cache has
+    it cut.
     """
     st = w.st
     steps = ledger.next_completion(w) - st.step
@@ -143,8 +144,11 @@ def decode_run(w: World, until_s: float) -> bool:
             steps = lag + seen if limit > 0.0 else 1
             span = clock.run_s(floor, first, slope, steps)
     if steps > 1 and st.now + span > until_s:
-        st.resume = st.now + span
-        return False
+        if st.observed == 0:
+            st.resume = st.now + span
+            return False
+        steps = clock.steps_until(floor, first, slope, steps, until_s - st.now)
+        span = clock.run_s(floor, first, slope, steps)
     meter.add_run_gaps(w, floor, first, slope, steps)
     st.used_before = st.num_blocks - st.free_blocks
     st.free_blocks -= ledger.crossings(w, steps)

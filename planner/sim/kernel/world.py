@@ -27,6 +27,7 @@ STATE = np.dtype(
         ("admits_always", "i8"),  # Sarathi-Serve: in a step that preempts too
         ("watermark_blocks", "i8"),
         ("max_prefill_tokens", "i8"),  # SGLang: of a prefill batch, chunk apart
+        ("observed", "i8"),  # a router looks at the cache between steps
         ("caching", "i8"),  # blocks are reused by the trace's ids
         ("trace_block", "i8"),  # tokens of a trace block
         ("unit_blocks", "i8"),  # engine blocks that end in one trace block, at most
@@ -43,10 +44,12 @@ STATE = np.dtype(
         ("prefix_s", "f8"),
         ("decode_fixed_s", "f8"),
         ("prefill_fixed_s", "f8"),
+        ("launch_s", "f8"),
         ("host_step_s", "f8"),
         ("host_seq_s", "f8"),
         ("host_prefill_s", "f8"),
         ("frontend_s", "f8"),  # added to TTFT and E2E, to no step
+        ("frontend_token_s", "f8"),  # … per prompt token
         # Clock
         ("now", "f8"),  # when the next step starts
         ("visible", "f8"),  # arrivals up to here are known to the scheduler
@@ -59,7 +62,7 @@ STATE = np.dtype(
         ("head", "i8"),  # first request that was never scheduled, -1: none known
         ("turns", "i8"),  # admissions so far
         ("queued", "i8"),  # waiting by priority
-        ("line", "i8"),  # closed loop: what the next free client sends, -1: nothing
+        ("line", "i8"),  # closed loop: what the next free client sends; below 0: nothing
         ("released", "i8"),  # their arrival is known, but they are not in the list yet
         ("arrived", "i8"),  # last of the list that is known to have arrived, -1: none
         ("running", "i8"),  # slots in use, those of finished but unnoticed requests included

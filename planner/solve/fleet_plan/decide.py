@@ -13,6 +13,7 @@ from planner.solve.fleet_plan.optimise import optimise
 from planner.solve.fleet_plan.question import Answer, Need, Question, Unit
 from planner.solve.fleet_plan.sizing import Sized, size
 from planner.solve.fleet_plan.traffic import Today, today
+from planner.spec import catalog
 from planner.spec.fleet import Fleet, Service, quarter_name
 
 Progress = Callable[[str], None]
@@ -122,9 +123,10 @@ def _sized(
 
 
 def _possible(fleet: Fleet, service: Service) -> tuple[str, ...]:
-    """Return the GPU types that a service may use and that its regions have."""
+    """Return the GPU types that a service (and its slo.yaml) allows and that its regions have."""
     there = {stock.gpu for stock in fleet.stocks if stock.region in service.regions}
-    return tuple(gpu for gpu in service.gpus if gpu in there)
+    allowed = {catalog.gpu(name).id for name in service.slo.gpus} or there
+    return tuple(gpu for gpu in service.gpus if gpu in there & allowed)
 
 
 def _question(

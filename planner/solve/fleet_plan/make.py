@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
@@ -168,7 +169,7 @@ def _service(
     whole = rate / (1.0 - service.slo.headroom)
     carried = {key: units[key[0]].capacity * n * whole for key, n in mine.items()}
     lost = _largest_loss(service, found, mine, carried, whole)
-    capacity = sum(carried.values())
+    capacity = math.fsum(carried.values())
     return ServiceQuarter(
         service=service.name,
         live=demand.live,
@@ -181,7 +182,7 @@ def _service(
         risk=demand.exceeds(capacity),
         risk_after_loss=demand.exceeds(capacity - lost),
         gpus=sum(units[unit].gpus * n for (unit, _), n in mine.items()),
-        usd_per_month=sum(
+        usd_per_month=math.fsum(
             units[unit].gpus * n * _price(found, units[unit].gpu, region) * HOURS_PER_MONTH
             for (unit, region), n in mine.items()
         ),
@@ -205,7 +206,7 @@ def _largest_loss(
         largest = max(largest, units[unit].capacity * min(spares, there) * whole)
     if service.survives == "region":
         for region in {region for _, region in mine}:
-            largest = max(largest, sum(c for (_, at), c in carried.items() if at == region))
+            largest = max(largest, math.fsum(c for (_, at), c in carried.items() if at == region))
     return largest
 
 
@@ -261,6 +262,7 @@ def _assumptions(fleet: Fleet, found: Decided) -> tuple[str, ...]:
         "A service on several GPU types shares its requests out by their capacity.",
         "Starting a replica counts as a change when the fleet is chosen, but is not in the cost.",
         "Changes of a quarter are complete on its first day.",
+        "GPUs of one type and region are alike; packing replicas into nodes is not modelled.",
     )
     own = []
     for service in fleet.services:

@@ -30,9 +30,8 @@ from planner.units import HOURS_PER_MONTH
 
 MONTHS = 3  # of a quarter
 GAP = 1e-6  # relative, at which an optimum counts as proven
-TIME_LIMIT_S = 120.0
+NODE_LIMIT = 200_000  # of the search tree, not seconds: the same answer on any machine
 INFEASIBLE = 2  # scipy's status of a problem without a solution
-LIMIT = 1  # and of one that ran out of time
 TOLERANCE = 1e-7  # of a load, against rounding in the solver
 
 K = TypeVar("K")
@@ -225,7 +224,7 @@ def optimise(question: Question, relaxed: Iterable[str] = ()) -> Answer | None:
     Raises
     ------
     RuntimeError
-        The solver fails, or finds nothing in its time.
+        The solver fails, or finds nothing within its limit.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array
@@ -240,7 +239,7 @@ def optimise(question: Question, relaxed: Iterable[str] = ()) -> Answer | None:
         integrality=np.array(model.integer),
         bounds=Bounds(0.0, np.array(model.upper)),
         constraints=LinearConstraint(matrix, np.array(model.low), np.array(model.high)),
-        options={"mip_rel_gap": GAP, "time_limit": TIME_LIMIT_S},
+        options={"mip_rel_gap": GAP, "node_limit": NODE_LIMIT},
     )
     if result.status == INFEASIBLE:
         return None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.perf.step_cost import gpu_seconds, host_seconds, overlap_seconds, padded_tokens
+from planner.perf.step_arithmetic import gpu_seconds, host_seconds, overlap_seconds, padded_tokens
 from planner.solve.kernel.compile import entry, part
 from planner.solve.sharing import kv_sequences, mixed_steps
 
@@ -41,6 +41,7 @@ class Physics(NamedTuple):
     seq_s: float
     decode_fixed_s: float
     prefill_fixed_s: float
+    launch_s: float
     host_step_s: float
     host_seq_s: float
     host_prefill_s: float
@@ -119,6 +120,7 @@ def _step(
         0.0,
         c.decode_fixed_s * (1.0 if seqs > 0 else 0.0),
         c.prefill_fixed_s * has_prefill,
+        c.launch_s * has_prefill,
     )
     host = _host(c.host_step_s, c.host_seq_s, c.host_prefill_s, rows, has_prefill)
     if c.stages == 1:

@@ -1,0 +1,217 @@
+"""Claims, their bands and the functions that compute them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from planner.perf.step_cost import StepCost
+from planner.reproduce import replays, sarathi_serve_runs, sarathi_steps
+from planner.reproduce.claim import (
+    FAIL,
+    NOT_REPRODUCIBLE,
+    PASS,
+    Band,
+    Claim,
+    Inputs,
+    gain_within,
+    judge,
+    within,
+)
+from planner.reproduce.closed_loop import closed_loop, plain
+from planner.reproduce.papers import PAPERS, claims_of, findings
+from planner.reproduce.replays import Machine
+from planner.sim.settings import SchedulerSettings
+
+NOTHING = Inputs()
+EVERY = [claim for paper in PAPERS for claim in claims_of(paper)]
+
+
+def claim(**chosen) -> Claim:
+    fields = {
+        "id": "x",
+        "claim": "",
+        "setting": "",
+        "source": "",
+        "published": 10.0,
+        "unit": "ms",
+        "band": within(10.0, 0.2, "why"),
+        "ours": lambda _: 11.0,
+    }
+    return Claim(**{**fields, **chosen})
+
+
+def test_verdicts():
+    assert judge(claim(), NOTHING).verdict == PASS
+    assert judge(claim(ours=lambda _: 12.0), NOTHING).verdict == PASS  # ends belong to the band
+    assert judge(claim(ours=lambda _: 12.1), NOTHING).verdict == FAIL
+    assert judge(claim(ours=lambda _: math.nan), NOTHING).verdict == FAIL
+    excused = judge(claim(ours=None, reason="no file"), NOTHING)
+    assert (excused.verdict, excused.ours, excused.counted) == (NOT_REPRODUCIBLE, None, False)
+    setting = judge(claim(ours=None, counted=False, reason="a setting"), NOTHING)
+    assert (setting.verdict, setting.counted) == (PASS, False)
+    with pytest.raises(ValueError, match="neither computed nor excused"):
+        claim(ours=None)
+    with pytest.raises(ValueError, match="no band"):
+        claim(band=None)
+
+
+def test_a_missing_length_file_is_named(tmp_path: Path):
+    one = claim(ours=lambda inputs: inputs.pairs("sharegpt_8k.csv").mean())
+    for inputs in (NOTHING, Inputs(lengths=(tmp_path,))):
+        found = judge(one, inputs)
+        assert found.verdict == NOT_REPRODUCIBLE
+        assert "sharegpt_8k.csv" in found.reason
+    (tmp_path / "sharegpt_8k.csv").write_text("num_prefill_tokens,num_decode_tokens\n12,8\n")
+    assert judge(one, Inputs(lengths=(tmp_path,))).ours == 10.0
+
+
+def test_bands():
+    band = gain_within(1.33, 0.4, "")  # the acceptance band of the reference: 1.20 to 1.46
+    assert (round(band.low, 2), round(band.high, 2)) == (1.20, 1.46)
+    assert Band(low=1.0, high=math.inf, why="").holds(1e9)
+
+
+def test_every_claim_says_where_it_is_from():
+    assert len({each.id for each in EVERY}) == len(EVERY)
+    for each in EVERY:
+        assert each.source, each.id
+        assert each.claim, each.id
+        assert each.band is None or each.band.why, each.id
+        assert each.band is None or each.band.low < each.band.high, each.id
+
+
+def test_each_paper_has_claims_that_count():
+    for paper in PAPERS:
+        assert any(each.counted and each.ours is not None for each in claims_of(paper)), paper
+
+
+@pytest.mark.parametrize("paper", ["sarathi", "distserve"])
+def test_what_needs_no_file_and_no_replay_is_computed(paper: str):
+    found = list(findings([paper], NOTHING, replays=False))
+    assert sum(each.ours is not None for each in found) > 20
+
+
+REQUIRED = (
+    *(f"sarathi-s{n}" for n in range(1, 6)),
+    "sarathi-s10-1-gain",
+    "sarathi-s10-4-gain",
+    "sarathi-s10-6-gain",
+    *(each.id for each in EVERY if each.id.startswith(("distserve-kv", "ss-chunk"))),
+    *(
+        each.id
+        for each in EVERY
+        if each.id.startswith(("distserve-b-", "distserve-k-")) and "vllm" not in each.id
+    ),
+    *(f"ss-prefill-{n}-fit" for n in (128, 512, 1024, 2048, 4096, 8192, 16_384)),
+    *(f"ss-decode-{n}" for n in (1, 2, 4, 16, 32, 64, 128)),
+    "ss-hybrid",
+)
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_required_step_times_hold(name: str):
+    found = judge(next(each for each in EVERY if each.id == name), NOTHING)
+    assert found.verdict == PASS, f"{name}: {found.ours} outside {found.claim.band}"
+
+
+REQUIRED_UNDER_LOAD = (
+    "ss-tbt-sarathi-0.55",
+    "ss-tbt-sarathi-1.0",
+    "ss-tbt-vllm-0.55",
+    "ss-tbt-vllm-1.0",
+    "ss-capacity-strict-orca",
+    "ss-capacity-relaxed-vllm",
+    "ss-capacity-strict",
+    "vllm-small-itl",
+    "vllm-large-ttft",
+    "vllm-large-throughput",
+)
+
+
+@pytest.mark.parametrize("name", REQUIRED_UNDER_LOAD)
+def test_required_replays_hold(name: str, shared: Path):
+    inputs = Inputs(lengths=(shared / "traces" / "lengths",))
+    found = judge(next(each for each in EVERY if each.id == name), inputs)
+    assert found.verdict == PASS, f"{name}: {found.ours} outside {found.claim.band}"
+
+
+def test_the_fit_is_the_best_of_its_two_efficiencies():
+    """Least squares: no neighbour is closer to the seven points."""
+    from planner.reproduce.physics import PAIRWISE_NVLINK, prefill_s, step_cost
+
+    model, gpu = sarathi_serve_runs.yi()
+    made = sarathi_serve_runs.made(model, gpu, 2)
+
+    def loss(compute: float, attention: float) -> float:
+        cost = step_cost(
+            model, gpu, made, compute=compute, attention=attention, all_reduce=PAIRWISE_NVLINK
+        )
+        points = {n: ms for n, ms in sarathi_serve_runs.PREFILL_MS.items() if n > 128}
+        return sum((1e3 * prefill_s(cost, n) / ms - 1.0) ** 2 for n, ms in points.items())
+
+    compute, attention = sarathi_serve_runs.efficiencies()
+    best = loss(compute, attention)
+    for d_compute, d_attention in ((0.02, 0.0), (-0.02, 0.0), (0.0, 0.02), (0.0, -0.02)):
+        assert loss(compute + d_compute, attention + d_attention) > best
+
+
+def constant_cost(seconds: float) -> StepCost:
+    """Every step takes the same time."""
+    n = 64
+    return StepCost(
+        max_num_batched_tokens=n,
+        max_num_seqs=4,
+        tokens_per_decode=1,
+        compute_s=np.zeros(n + 1),
+        memory_s=np.full(n + 1, seconds),
+        decode_padding=np.arange(n + 1),
+        row_s=np.zeros(5),
+        kv_s=np.zeros(1),
+        window_tokens=np.zeros(1, np.int64),
+        seq_s=0.0,
+        pair_s=np.zeros(1),
+        prefix_s=0.0,
+        decode_fixed_s=0.0,
+        prefill_fixed_s=0.0,
+        host_step_s=0.0,
+        host_seq_s=0.0,
+        host_prefill_s=0.0,
+        async_scheduling=False,
+    )
+
+
+def test_a_closed_loop_of_one_client_by_hand():
+    """Ten requests of four steps of 0.5 s, a millisecond apart."""
+    settings = SchedulerSettings(
+        max_num_batched_tokens=64, max_num_seqs=4, max_model_len=64, num_blocks=16
+    )
+    machine = Machine(cost=constant_cost(0.5), settings=settings)
+    pairs = np.tile(np.array([[8, 4]], np.int64), (10, 1))
+    done = closed_loop(machine, plain(pairs), 10, 1)
+    assert done.totals.span_s == pytest.approx(10 * 2.0 + 9 * 1e-3, rel=1e-9)
+    assert done.e2e_s == pytest.approx(np.full(10, 2.0), rel=1e-9)
+
+
+def test_capacity_by_bisection():
+    """A limit at a known rate is found to the step of the bisection, from either side."""
+    for start in (0.1, 0.5, 8.0):
+        found = replays.capacity(lambda rate: rate <= 1.7, start)
+        assert 1.7 / replays.CAPACITY_STEP <= found <= 1.7
+
+
+def test_higher_rates_shrink_the_gaps_of_the_same_draws():
+    pairs = np.array([[10, 1], [20, 2]], np.int64)
+    slow, fast = (replays.poisson(pairs, 50, rate, 3) for rate in (1.0, 2.0))
+    assert fast.arrival_s == pytest.approx(slow.arrival_s / 2.0)
+    assert (fast.input_tokens == slow.input_tokens).all()
+
+
+def test_chunks_of_sarathi_carry_every_decode():
+    """P:D = C/(B − 1): as many decode tokens ride as are made, so none is left to run alone."""
+    cost = sarathi_steps.a6000()
+    prefill, decode, fused, alone = sarathi_steps.cycle(cost, 1024, 6, 256, 256 / 5)
+    assert alone < fused < prefill + decode
