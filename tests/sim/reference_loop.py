@@ -14,6 +14,16 @@ from collections import deque
 from reference_vllm_v1 import Engine
 
 
+def sent(future, ready, line):
+    """Clients that are to send, by when they are ready, and the line: one each; return the new."""
+    times = sorted([job.arrival_s for job in future] + ready)
+    jobs = [line.popleft() for _ in ready if line]
+    if ready:
+        for job, ready_s in zip([*future, *jobs], times, strict=False):
+            job.arrival_s = ready_s
+    return jobs
+
+
 def following(engine=Engine):
     """Return `engine` with arrivals that follow ends."""
 
@@ -37,20 +47,11 @@ def following(engine=Engine):
                 after.arrival_s = max(after.earliest_s, ready_s + after.think_s)
                 self.released.append(after)
 
-        def send(self):
-            """Clients that are to send, by when they are ready, and the line: one each."""
-            times = sorted([job.arrival_s for job in self.future] + self.ready)
-            sent = [self.line.popleft() for _ in self.ready if self.line]
-            if self.ready:
-                for job, ready_s in zip([*self.future, *sent], times, strict=False):
-                    job.arrival_s = ready_s
-            self.released += sent
-
         def step(self, batch):
             self.released, self.ready = [], []
             super().step(batch)
             before = {job: job.arrival_s for job in self.future}
-            self.send()
+            self.released += sent(self.future, self.ready, self.line)
             coming = [*self.future, *self.released]
             coming.sort(key=lambda job: (job.arrival_s, self.place[job]))
             for job in coming:

@@ -21,6 +21,8 @@ from test_sglang import unmixed
 
 from planner.errors import InputError
 from planner.perf.closed_loop import Load, closed_loop
+from planner.sim.disaggregated import Link, Pool, replay_disaggregated
+from planner.sim.refusals import refuse_pools
 from planner.sim.replay import replay
 from planner.sim.settings import SchedulerSettings
 
@@ -244,17 +246,52 @@ def test_what_is_not_combined():
     settings = SchedulerSettings(
         max_num_batched_tokens=64, max_num_seqs=4, max_model_len=64, num_blocks=100
     )
-    with pytest.raises(InputError, match="arrive by themselves"):
-        replay(
-            requests,
-            plain_cost(1.0, 64, 4),
-            settings,
-            replicas=2,
-            routing="least_loaded",
-            concurrency=4,
-        )
+    cost = plain_cost(1.0, 64, 4)
+    staged = replace(cost, stages=2)
+    for routing in ("least_loaded", "cache_aware"):
+        with pytest.raises(InputError, match=f"{routing} where requests arrive by themselves"):
+            replay(requests, cost, settings, replicas=2, routing=routing, concurrency=4)
+    for how in ({"concurrency": 4}, {"follow_sessions": True}):
+        with pytest.raises(InputError, match="closed loops are replayed without pipelines"):
+            replay(requests, staged, settings, **how)
+    with pytest.raises(InputError, match="closed loops are replayed without separate pools"):
+        refuse_pools(settings, follows_ends=True)
+    urgent = replace(settings, scheduling_policy="priority")
+    with pytest.raises(InputError, match="priority is replayed without pipelines, drafts"):
+        replay(requests, staged, urgent)
+    with pytest.raises(InputError, match="priority is replayed without cache_aware"):
+        replay(requests, cost, urgent, routing="cache_aware")
+    pool, late = (Pool(cost=cost, settings=each) for each in (settings, urgent))
+    link = Link(kv_bytes_per_token=1.0, bytes_per_s=1e4)
+    for pools in ((pool, late), (late, pool)):
+        with pytest.raises(InputError, match="priority is replayed without separate pools"):
+            replay_disaggregated(requests, *pools, link)
+    paged = replace(
+        settings, policy="sglang", admission="reserved_output", block_size=1, num_blocks=1600
+    )
+    with pytest.raises(InputError, match="policy sglang is replayed without pipelines"):
+        replay(requests, staged, paged)
     with pytest.raises(ValueError, match="sessions go with neither"):
-        replay(requests, plain_cost(1.0, 64, 4), settings, follow_sessions=True, concurrency=4)
+        replay(requests, cost, settings, follow_sessions=True, concurrency=4)
+    with pytest.raises(ValueError, match="sessions go with neither"):
+        replay(requests, cost, settings, follow_sessions=True, owners=np.zeros(3, np.int32))
+
+
+def test_the_first_client_that_is_ready_takes_the_line():
+    """Long prompts take the front end longer: whoever is done with a short one sends first.
+
+    Two clients; steps of 1 s, 0.1 s of the front end for each token of a prompt. Requests 0 (20
+    tokens, out at 1 s) and 1 (1 token, out at 2 s) are seen at 3 s and 2.1 s: request 2 is sent at
+    2.1 s by the client of request 1 and runs at once, request 3 at 3 s and runs from 3.1 s.
+    """
+    requests = requests_of([0.0] * 4, [20, 1, 1, 1], [1, 2, 1, 1])
+    settings = SchedulerSettings(
+        max_num_batched_tokens=64, max_num_seqs=4, max_model_len=64, num_blocks=100
+    )
+    cost = replace(plain_cost(1.0, 64, 4), frontend_token_s=0.1)
+    done = replay(requests, cost, settings, concurrency=2, debug=True)
+    np.testing.assert_allclose(done.arrival_s, [0.0, 0.0, 2.1, 3.0], rtol=1e-12)
+    np.testing.assert_allclose(done.arrival_s + done.e2e_s, [3.0, 2.1, 3.2, 4.2], rtol=1e-12)
 
 
 def test_jobs_without_followers_are_plain():

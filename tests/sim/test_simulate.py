@@ -269,3 +269,14 @@ def test_separate_pools(run):
     slow = json.loads(run("--json", *words[:-1], "1e9").stdout)
     assert slow["classes"][0]["ttft_s"]["p50"] > 2 * data["classes"][0]["ttft_s"]["p50"]
     assert "(2 prefill + 3 decode) × (1 × h100-sxm)" in run(*words).stdout
+
+
+def test_pools_and_pipelines_do_not_follow_ends(run):
+    pools = ["--prefill-replicas", 1, "--kv-link-bytes-per-s", "50e9"]
+    for words in (["--concurrency", 4], ["--sessions"]):
+        with pytest.raises(InputError, match="closed loops are replayed without separate pools"):
+            run(*pools, *words)
+        with pytest.raises(InputError, match="closed loops are replayed without pipelines"):
+            run("--pp", 2, *words)
+    with pytest.raises(InputError, match="priority is replayed without separate pools"):
+        run(*pools, "--scheduling-policy", "priority")
