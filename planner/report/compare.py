@@ -201,6 +201,8 @@ def markdown(found: Comparison, old_file: str, new_file: str) -> str:
 
 
 def _title(old: Side, new: Side) -> str:
+    if (old.gpus.value, old.gpu, old.usd_per_month) == (new.gpus.value, new.gpu, new.usd_per_month):
+        return "unchanged"
     money = _money(old.usd_per_month, new.usd_per_month)
     delta = f"{fmt.signed(new.gpus.value - old.gpus.value)} GPUs"
     fleet = delta if old.gpu == new.gpu else f"{_gpus(old)} → {_gpus(new)}"

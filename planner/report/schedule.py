@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planner.report import format as fmt
 from planner.report.markdown import one_line
-from planner.solve.schedule import Mode, Schedule, stretches
+from planner.solve.schedule_types import Mode, Schedule, stretches
 
 NAMES = {
     "static": "static, sized for the peak",

@@ -43,7 +43,7 @@ SQUARES = (
     " OPT-13B; it takes up what b, fitted beside it, leaves"
 )
 OLD_VLLM = (
-    "vLLM of 2023 is 40 to 50 % slower per prompt token than the same authors' engine on the same"
+    "vLLM of 2023 is 38 to 48 % slower per prompt token than the same authors' engine on the same"
     " GPU, which is its kernels and not the hardware"
 )
 

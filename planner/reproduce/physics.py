@@ -45,6 +45,7 @@ def launches() -> Engine:
         prefill_layer_overhead_s=0.0,
         frontend_s=0.0,
         frontend_client_s=0.0,
+        frontend_token_s=0.0,
     )
 
 

@@ -117,7 +117,11 @@ def markdown(findings: Sequence[Finding]) -> list[str]:
             f"| `{claim.id}` | {claim.claim} | {claim.setting} | {figure(claim.published)}"
             f" {claim.unit} | {ours} | {band_text(claim.band)} | {verdict_text(each)} |"
         )
-    said = [f"- `{each.claim.id}`: {each.reason}." for each in findings if each.reason]
+    about: dict[str, list[str]] = {}
+    for each in findings:
+        if each.reason:
+            about.setdefault(each.reason, []).append(f"`{each.claim.id}`")
+    said = [f"- {', '.join(ids)}: {reason}." for reason, ids in about.items()]
     bands = sorted({each.claim.band.why for each in findings if each.claim.band is not None})
     sources = sorted({each.claim.source for each in findings})
     lines += ["", "Why the bands: " + "; ".join(bands) + ".", "", "Sources: " + "; ".join(sources)]

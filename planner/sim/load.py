@@ -39,6 +39,8 @@ def thin(requests: Requests, factor: float, *, seed: int = 42) -> Requests:
     """
     if not 0.0 < factor <= 1.0:
         raise ValueError(f"a trace can be thinned to a share in (0, 1], not {factor}")
+    if factor == 1.0:
+        return requests
     return subset(requests, uniforms(_keys(requests), seed, THIN) < factor)
 
 

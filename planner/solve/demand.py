@@ -92,7 +92,7 @@ def hardest_spans(traffic: Traffic, windows: Sequence[Window]) -> list[tuple[flo
     scores = (
         [_rate(prompts, *span) for span in spans],
         [_rate(outputs, *span) for span in spans],
-        [busiest(traffic, traffic.prompt_tokens, SURGE_S, *span)[0] for span in spans],
+        [_busiest(prompts, SURGE_S, *span, traffic.span_s)[0] for span in spans],
     )
     return sorted({spans[int(np.argmax(score))] for score in scores})
 
@@ -120,10 +120,16 @@ def busiest(
     Sliding over arrivals: the fullest interval starts at one of them. A span shorter than the
     interval is averaged whole.
     """
-    arrival, total = _cumulative(traffic, tokens)
+    return _busiest(_cumulative(traffic, tokens), length_s, start_s, end_s, traffic.span_s)
+
+
+def _busiest(
+    cumulative: Cumulative, length_s: float, start_s: float, end_s: float, span_s: float
+) -> tuple[float, float]:
+    arrival, total = cumulative
     length = min(length_s, end_s - start_s)
     first, last = np.searchsorted(arrival, [start_s, end_s], side="left")
-    last = len(arrival) if end_s >= traffic.span_s else int(last)
+    last = len(arrival) if end_s >= span_s else int(last)
     starts = arrival[first:last]
     if not len(starts):
         return 0.0, start_s

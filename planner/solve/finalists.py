@@ -186,8 +186,12 @@ def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
 
 
 def _margin_step(trial: Trial, needed: float, count: int, spans: Sequence[Span]) -> int:
-    """Return how many of MARGINS above the needed load still hold."""
-    for step, margin in enumerate(MARGINS):
-        if not trial.holds(needed * (1.0 + margin), count, spans):
-            return step
-    return len(MARGINS)
+    """Return how many of MARGINS above the needed load hold, by halving."""
+    low, high = 0, len(MARGINS)
+    while low < high:
+        middle = (low + high) // 2
+        if trial.holds(needed * (1.0 + MARGINS[middle]), count, spans):
+            low = middle + 1
+        else:
+            high = middle
+    return low

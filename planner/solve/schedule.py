@@ -21,6 +21,8 @@ from planner.solve.course import Course, ahead, asked_for, behind, constant
 from planner.solve.fleet import fleet_load
 from planner.solve.plan import Plan
 from planner.solve.redo import case_of, trial_at
+from planner.solve.schedule_types import Hour, Mode, Schedule, Thresholds
+from planner.solve.stretch import LEAD_S
 from planner.solve.verify import Span, Trial
 from planner.solve.windows import window_edges, window_label
 from planner.spec.slo import Slo
@@ -36,55 +38,6 @@ ROUNDS = 8  # times a timetable is mended
 SHARES = (0.9, 0.75, 0.6, 0.45, 0.3)  # of the busiest replica's running requests, tried as targets
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
-    """One way to run the fleet. Spares are not counted in the replicas but in the cost."""
-
-    name: str  # "static", "scheduled", "reactive"
-    least: int
-    most: int
-    replica_hours: float  # of the whole trace, booting and spares included
-    usd_per_week: float | None
-    holds: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Thresholds:
-    """What an autoscaler is set to, in the engine's own metrics, means of a minute and replica."""
-
-    running: float  # num_requests_running to keep
-    waiting: float  # num_requests_waiting that never lasted a minute while all targets held
-    kv_use: float  # kv_cache_usage_perc likewise
-    min_replicas: int
-    max_replicas: int
-    stabilization_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Hour:
-    """One evaluation window of the timetable."""
-
-    label: str
-    start_s: float
-    replicas: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """The comparison, the timetable and the autoscaler's settings."""
-
-    plan_name: str
-    gpu: str
-    gpus_per_replica: int
-    boot_s: float
-    spares: int
-    span_s: float
-    modes: tuple[Mode, ...]
-    timetable: tuple[Hour, ...]
-    thresholds: Thresholds | None  # None: no autoscaler that was tried holds
-    replays: int
-
-
 @dataclass(slots=True, kw_only=True)
 class _Fleet:
     """The deployment under its whole load, and what was replayed of it."""
@@ -95,17 +48,22 @@ class _Fleet:
     spans: tuple[Span, ...]  # every window that some target is judged in
     replays: int = 0
 
-    def missed(self, course: Course, *, first_only: bool) -> list[Span]:
-        """Return the windows in which some target is missed; hard ones move to the front."""
-        found = []
+    def missed(self, course: Course, spans: Sequence[Span]) -> list[Span]:
+        """Return the windows among `spans` in which some target is missed."""
+        self.replays += len(spans)
+        return [
+            span
+            for span in spans
+            if not self.trial.varying(self.load, course.at, span, stop_when_lost=True).holds
+        ]
+
+    def holds(self, course: Course) -> bool:
+        """Return whether every window holds; one that fails is asked first the next time."""
         for span in self.spans:
-            self.replays += 1
-            if not self.trial.varying(self.load, course.at, span, stop_when_lost=True).holds:
-                found.append(span)
-                if first_only:
-                    break
-        self.spans = (*found, *(span for span in self.spans if span not in found))
-        return found
+            if self.missed(course, [span]):
+                self.spans = (span, *(other for other in self.spans if other != span))
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,17 +155,28 @@ def _timetable(fleet: _Fleet, guess: int) -> Course:
         guess = _least(fleet, hour, Course(starts_s=starts, counts=_filled(counts, starts)), guess)
         counts.append(guess)
     course = Course(starts_s=starts, counts=np.array(counts, dtype=np.int64))
+    asked = [span for span in fleet.spans if span not in fleet.hours]  # hours hold already
     for _ in range(ROUNDS):
-        missed = fleet.missed(course, first_only=False)
+        missed = fleet.missed(course, asked)
         if not missed:
             return course
-        more = np.zeros(len(counts), dtype=np.int64)
-        for start, end in missed:
-            more |= np.array([a < end and b > start for a, b in fleet.hours], dtype=np.int64)
+        more = np.array([_overlaps(hour, missed) for hour in fleet.hours], dtype=np.int64)
         course = Course(starts_s=starts, counts=course.counts + more)
+        # Other replicas serve these hours now, and what enters the next ones has changed.
+        changed = [(a, b + LEAD_S) for (a, b), n in zip(fleet.hours, more, strict=True) if n]
+        asked = [span for span in fleet.spans if _overlaps(span, changed)]
     raise InfeasibleError(
         f"no timetable was found: {len(missed)} windows still miss a target with more replicas"
     )
+
+
+def _overlaps(span: Span, others: Sequence[Span]) -> bool:
+    """Return whether a span shares time with any other.
+
+    >>> _overlaps((0.0, 1.0), [(1.0, 2.0)]), _overlaps((0.0, 1.5), [(1.0, 2.0)])
+    (False, True)
+    """
+    return any(span[0] < end and span[1] > start for start, end in others)
 
 
 def _filled(counts: Sequence[int], starts: Floats) -> Ints:
@@ -244,7 +213,7 @@ def _least(fleet: _Fleet, hour: Span, so_far: Course, guess: int) -> int:
 
 def _static(fleet: _Fleet, count: int) -> int:
     """Return the fewest replicas, from `count` on, with which every window holds."""
-    while fleet.missed(constant(count), first_only=True):
+    while not fleet.holds(constant(count)):
         count += 1
         if count > MOST:
             raise InfeasibleError(f"no number of replicas up to {MOST} holds in every window")
@@ -292,7 +261,7 @@ def _reactive(
                 stabilization_s=STABILIZATION_S,
             )
             serving = behind(asked, boot_s)
-            if fleet.missed(serving, first_only=True):
+            if not fleet.holds(serving):
                 break
             if now is not seen:
                 return asked, _thresholds(now, serving, target, least)
@@ -325,12 +294,3 @@ def _mode(name: str, serving: Course, paid: Course, plan: Plan, end_s: float) ->
         usd_per_week=week,
         holds=True,
     )
-
-
-def stretches(found: Schedule) -> Sequence[tuple[str, int]]:
-    """Return (label, replicas) of stretches of equal replicas, in the order of time."""
-    equal: list[tuple[str, int]] = []
-    for hour in found.timetable:
-        if not equal or equal[-1][1] != hour.replicas:
-            equal.append((hour.label, hour.replicas))
-    return equal

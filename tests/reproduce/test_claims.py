@@ -215,3 +215,27 @@ def test_chunks_of_sarathi_carry_every_decode():
     cost = sarathi_steps.a6000()
     prefill, decode, fused, alone = sarathi_steps.cycle(cost, 1024, 6, 256, 256 / 5)
     assert alone < fused < prefill + decode
+
+
+def test_figures_in_the_notes_of_sarathi():
+    """What the notes say of the other A100, and of a step without launches."""
+    from dataclasses import replace
+
+    from planner.perf.calibrations import calibration
+    from planner.perf.compile import compile_step_cost
+    from planner.reproduce.physics import deployment, launches, prefill_s, step_cost
+    from planner.reproduce.shapes import LLAMA_33B
+    from planner.spec import catalog
+
+    gpu = catalog.gpu("a100-80gb-sxm")
+    sxm = step_cost(LLAMA_33B, gpu, deployment(LLAMA_33B, gpu))
+    gains = [
+        sarathi_steps.end_to_end_gain(lambda: sxm, seq, batch, 256, 256 / (batch - 1), NOTHING)
+        for seq, batch in ((1024, 10), (2048, 5), (3072, 3))
+    ]
+    assert [round(gain, 2) for gain in gains] == [1.18, 1.10, 1.03]
+
+    model, a6000 = catalog.model("meta-llama/Llama-2-13b-hf"), catalog.gpu("rtx-a6000")
+    bare = replace(launches(), layer_overhead_s=0.0)
+    cost = compile_step_cost(model, a6000, bare, calibration(a6000), deployment(model, a6000))
+    assert round(1e3 * prefill_s(cost, 128), 1) == 45.8

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from planner.perf.step_cost import attended_pairs, gpu_step_s
+from planner.perf.step_arithmetic import attended_pairs
+from planner.perf.step_cost import gpu_step_s
 from planner.reproduce import sarathi_pipeline as pipeline
 from planner.reproduce.physics import deployment, step_cost
 from planner.reproduce.shapes import GPT3_175B
