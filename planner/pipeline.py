@@ -272,7 +272,11 @@ def _case(slo: Slo, gpus: tuple[Gpu, ...], requests: object, profile: TraceProfi
 def _declared(slo: Slo) -> dict[str, object]:
     """Return what slo.yaml says, defaults filled in, as plain data."""
     told = ("file", "defaulted", "warnings")  # have places of their own in a plan
-    return {key: value for key, value in asdict(slo).items() if key not in told}
+    data = {key: value for key, value in asdict(slo).items() if key not in told}
+    for item in data["classes"]:
+        if not item["priority"]:  # plans serve first come, first served
+            del item["priority"]
+    return data
 
 
 def _summary(report: IngestReport) -> IngestSummary:

@@ -69,6 +69,14 @@ class Fleet:
         return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """When requests come: by themselves, unless turns follow each other or clients send them."""
+
+    sessions: bool
+    concurrency: int | None
+
+
 def kv_link(
     setup: Ready, prefill_replicas: int, bytes_per_s: float | None, *, layerwise: bool
 ) -> Link | None:
@@ -90,11 +98,20 @@ def kv_link(
 
 
 def replayed(
-    requests: Requests, setup: Ready, slo: Slo, fleet: Fleet, *, seed: int, reuse: bool
+    requests: Requests,
+    setup: Ready,
+    slo: Slo,
+    fleet: Fleet,
+    arrivals: Arrivals,
+    *,
+    seed: int,
+    reuse: bool,
 ) -> tuple[Replay, float]:
-    """Return the replay of a trace through a fleet, and the seconds it took."""
+    """Return the replay of a trace through a fleet, and the seconds it took.
+
+    A closed loop is judged as a whole: its requests have no hour of the day.
+    """
     from planner.sim.jit import compiled_before
-    from planner.sim.pipes import is_stepped
     from planner.sim.targets import edges_of
     from planner.solve.windows import class_windows
 
@@ -106,31 +123,53 @@ def replayed(
         window_s=slo.evaluation_window_s,
         min_requests=slo.min_requests_per_window,
     )
-    stepped = fleet.link is not None or is_stepped(setup.cost, setup.settings)
-    kernel = "sglang" if setup.settings.policy == "sglang" else "vllm_v1"
-    kernel = "cache_router" if fleet.routing == "cache_aware" else kernel
-    if not compiled_before("stepped" if stepped else kernel):
+    if not compiled_before(_kernel(setup, fleet)):
         click.echo("… compiling the simulator (once, up to 15 s)", err=True)
     click.echo(f"… replaying {len(requests):,} requests", err=True)
     rules: dict[str, Any] = {
         "seed": seed,
         "classes": [k for k in slo.classes if k.name in requests.class_names],
-        "windows": edges_of(windows, len(requests.class_names)),
+        "windows": None if arrivals.concurrency else edges_of(windows, len(requests.class_names)),
         "use_cached_tokens": reuse,
     }
     begun = time.perf_counter()
-    done = _run(requests, setup, fleet, rules)
+    done = _run(requests, setup, fleet, arrivals, rules)
     return done, time.perf_counter() - begun
 
 
-def _run(requests: Requests, setup: Ready, fleet: Fleet, rules: dict[str, Any]) -> Replay:
+def _kernel(setup: Ready, fleet: Fleet) -> str:
+    """Return the kernel module that takes longest to compile of those this replay runs."""
+    from planner.sim.pipes import is_stepped
+
+    routed = fleet.routing in ("least_loaded", "cache_aware")
+    if fleet.link is not None or is_stepped(setup.cost, setup.settings):
+        return "stepped_fleet" if routed else "stepped"
+    if routed:
+        return "fleet" if fleet.routing == "least_loaded" else "cache_router"
+    return "sglang" if setup.settings.policy == "sglang" else "vllm_v1"
+
+
+def _run(
+    requests: Requests, setup: Ready, fleet: Fleet, arrivals: Arrivals, rules: dict[str, Any]
+) -> Replay:
     from planner.sim.disaggregated import Pool, replay_disaggregated
+    from planner.sim.refusals import refuse_pools
     from planner.sim.replay import replay
 
     cost, settings, routing = setup.cost, setup.settings, fleet.routing
     if fleet.link is None:
-        rules = {"routing": routing, "cache_aware": fleet.cache_aware, **rules}
-        return replay(requests, cost, settings, replicas=fleet.replicas, **rules)
+        return replay(
+            requests,
+            cost,
+            settings,
+            replicas=fleet.replicas,
+            routing=routing,
+            cache_aware=fleet.cache_aware,
+            follow_sessions=arrivals.sessions,
+            concurrency=arrivals.concurrency,
+            **rules,
+        )
+    refuse_pools(settings, follows_ends=arrivals.sessions or arrivals.concurrency is not None)
     prefill = Pool(
         cost=cost,
         settings=settings,

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from planner.cli.replicas import Fleet
-    from planner.sim.metrics import Distribution, TargetResult
-    from planner.sim.replay import ClassResult, Replay
+    from planner.cli.replicas import Arrivals
+    from planner.ingest.requests import Requests
     from planner.sim.setup import Ready
     from planner.spec.slo import Slo
 
@@ -125,6 +124,37 @@ Example:
     is_flag=True,
     help="Count the trace's repeated prefixes as cached, nothing ever being evicted.",
 )
+@click.option(
+    "--policy",
+    type=click.Choice(
+        [
+            "vllm_v1",
+            "vllm_v0",
+            "sglang",
+            "orca",
+            "sarathi",
+            "sarathi_serve",
+            "dynamic_splitfuse",
+        ]
+    ),
+    help="Scheduler, instead of the engine's own.",
+)
+@click.option(
+    "--scheduling-policy",
+    type=click.Choice(["fcfs", "priority"]),
+    help="vLLM's order of requests; priorities are the classes' in slo.yaml. [default: fcfs]",
+)
+@click.option(
+    "--sessions",
+    "follow_sessions",
+    is_flag=True,
+    help="A session's next request waits for the end of its last, plus the recorded think time.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    help="Closed loop: this many clients send the trace's requests one after the other.",
+)
 @click.option("--ideal", is_flag=True, help="The theory's roofline instead of measured kernels.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @click.option(
@@ -143,6 +173,10 @@ def command(
     seed: int | None,
     load: float,
     reuse_prefixes: bool,
+    policy: str | None,
+    scheduling_policy: str | None,
+    follow_sessions: bool,
+    concurrency: int | None,
     ideal: bool,
     as_json: bool,
     per_request: Path | None,
@@ -159,20 +193,25 @@ def command(
 
     Simulates the engine's scheduler with every request of the trace: queueing, chunked prefill,
     KV blocks, preemption. Flags that are not given take the engine's defaults on that GPU. A
-    sampled trace is scaled up to the whole service first; growth and headroom are not added.
+    sampled trace is scaled up to the whole service first; growth and headroom are not added. A
+    closed loop of clients (--concurrency) ignores when requests came, and scales nothing.
     """
     import json
 
-    from planner.cli.replicas import Fleet, kv_link, replayed
+    from planner.cli.replicas import Arrivals, Fleet, kv_link, replayed
     from planner.ingest.load import load_trace
+    from planner.report.replay_screen import screen
     from planner.sim.load import scale
     from planner.sim.record import to_dict, write_requests
     from planner.sim.routing import CacheAware
     from planner.spec.slo_file import load_slo
 
+    if concurrency is not None and (follow_sessions or load != 1.0):
+        raise click.UsageError("--concurrency goes with neither --sessions nor --load")
     slo = load_slo(slo_file)
     rates = _shares(acceptance_rates)
-    setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal, rates=rates)
+    order = {"policy": policy, "scheduling_policy": scheduling_policy}
+    setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal, rates=rates, order=order)
     fleet = Fleet(
         replicas=replicas,
         routing=routing,
@@ -184,14 +223,18 @@ def command(
         prefill_replicas=prefill_replicas,
         link=kv_link(setup, prefill_replicas, kv_link_bytes_per_s, layerwise=layerwise_transfer),
     )
+    arrivals = Arrivals(sessions=follow_sessions, concurrency=concurrency)
     click.echo("… reading the trace", err=True)
     requests = load_trace(list(traces), fmt=fmt, classes=slo.classes).requests
     chosen = slo.seed if seed is None else seed
     factor = load / slo.sample_rate
-    if factor != 1.0:
+    if factor != 1.0 and concurrency is None:
         click.echo(f"… scaling the traffic by {factor:g}", err=True)
         requests = scale(requests, factor, seed=chosen)
-    done, wall_s = replayed(requests, setup, slo, fleet, seed=chosen, reuse=reuse_prefixes)
+    _note(requests, setup, arrivals)
+    done, wall_s = replayed(
+        requests, setup, slo, fleet, arrivals, seed=chosen, reuse=reuse_prefixes
+    )
     if per_request is not None:
         write_requests(requests, done, per_request)
     if as_json:
@@ -199,12 +242,23 @@ def command(
 
         record = {
             "deployment": asdict(setup.deployment),
+            "scheduler": asdict(setup.settings),
+            "arrivals": asdict(arrivals),
             **fleet.record(setup),
             **to_dict(done, wall_s),
         }
         click.echo(json.dumps(record, indent=2, sort_keys=True, allow_nan=False))
     else:
-        click.echo("\n".join(_screen(done, setup, fleet, wall_s)))
+        lines = screen(
+            requests,
+            done,
+            setup,
+            wall_s,
+            counts=fleet.counts(),
+            notes=fleet.lines(setup, done),
+            concurrency=concurrency,
+        )
+        click.echo("\n".join(lines))
 
 
 def _shares(text: str) -> tuple[float, ...]:
@@ -225,6 +279,7 @@ def _ready(
     *,
     ideal: bool,
     rates: tuple[float, ...],
+    order: dict[str, str | None],
 ) -> Ready:
     from planner.sim.setup import deployment_of, ready
     from planner.spec import catalog
@@ -233,73 +288,18 @@ def _ready(
     engine = catalog.engine(slo.engine, slo.engine_version)
     if flags["gpu_memory_utilization"] is None:
         flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
-    deployment = deployment_of(made, part, engine, flags)
-    return ready(made, part, engine, deployment, ideal=ideal, acceptance_rates=rates)
+    chosen = deployment_of(made, part, engine, flags)
+    return ready(made, part, engine, chosen, ideal=ideal, acceptance_rates=rates, **order)
 
 
-def _screen(done: Replay, setup: Ready, fleet: Fleet, wall_s: float) -> list[str]:
-    """Return the figures as lines of text."""
-    from planner.report import format as fmt
+def _note(requests: Requests, setup: Ready, arrivals: Arrivals) -> None:
+    """Say on stderr what the trace holds and the replay does not use."""
+    from planner.sim.blocks import has_ids
 
-    totals, d = done.totals, setup.deployment
-    layout = f"{fleet.counts()} × ({d.gpus} × {d.gpu}), {done.routing} routing"
-    flags = f"max_num_batched_tokens {d.max_num_batched_tokens}, max_num_seqs {d.max_num_seqs}"
-    use = f"{fmt.percent(totals.kv_use_mean)} on average, {fmt.percent(totals.kv_use_max)} at most"
-    lines = [
-        f"{fmt.count(len(done))} requests through {layout}",
-        f"{d.model}, {d.engine} {d.engine_version}, {flags}",
-        f"KV cache of {fmt.tokens(setup.settings.kv_tokens)} held to {use}",
-        f"{fmt.count(totals.preemptions)} preemptions; replicas busy {fmt.percent(totals.busy)}",
-        *(f"rejected {fmt.count(n)}: {why}" for why, n in done.rejection_counts().items()),
-        *_reuse_line(done, setup),
-        *fleet.lines(setup, done),
-        f"{fmt.count(totals.events)} events in {fmt.seconds(wall_s)}",
-        "",
-        f"{'class':<12}{'requests':>10}  {'':<6}{'mean':>10}{'p50':>10}{'p90':>10}{'p99':>10}",
-    ]
-    for each in done.classes():
-        lines += _class_lines(each)
-    return [*lines, "", *(_target_line(result) for result in done.targets)]
-
-
-def _reuse_line(done: Replay, setup: Ready) -> list[str]:
-    from planner.report import format as fmt
-
-    if not done.totals.hit_tokens:
-        return []
-    block = fmt.tokens(setup.settings.block_size)
-    return [f"prefix cache: {fmt.percent(done.hit_share)} of prompt tokens hit, blocks of {block}"]
-
-
-def _class_lines(each: ClassResult) -> list[str]:
-    from planner.report import format as fmt
-
-    def line(label: str, name: str, values: Distribution) -> str:
-        cells = (values.mean, values.p50, values.p90, values.p99)
-        return f"{label:<22}  {name:<6}" + "".join(f"{fmt.seconds(x):>10}" for x in cells)
-
-    return [
-        line(f"{each.name:<12}{fmt.count(each.requests):>10}", "TTFT", each.ttft_s),
-        line("", "TPOT", each.tpot_s),
-        line("", "ITL", each.itl_s),
-        line("", "E2E", each.e2e_s),
-        line("", "queue", each.queue_s),
-    ]
-
-
-def _target_line(result: TargetResult) -> str:
-    from planner.report import format as fmt
-
-    target, worst = result.target, result.worst
-    promise = (
-        f"{result.class_name}: {fmt.metric(target.metric)} {fmt.percentile(target.percentile)}"
-        f" ≤ {fmt.seconds(target.limit_s)}"
-    )
-    if worst is None:
-        return f"{promise}: nothing to measure"
-    verdict = "holds" if result.holds else "VIOLATED"
-    found = f"{fmt.seconds(worst.value_s)} ({fmt.percent(worst.attainment, 4)} attained)"
-    if len(result.windows) > 1:
-        found += f" in the worst of {len(result.windows)} windows"
-        found += f", {fmt.seconds(result.whole_s)} over the whole trace"
-    return f"{promise}: {verdict}, {found}"
+    cut = setup.deployment.enable_prefix_caching and not setup.settings.enable_prefix_caching
+    if cut and has_ids(requests):
+        click.echo(
+            "… prefix cache off: it is replayed for vllm_v1, first come first served", err=True
+        )
+    if arrivals.sessions and not (requests.session_id >= 0).any():
+        click.echo("warning: --sessions: the trace names no sessions", err=True)

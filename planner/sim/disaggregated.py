@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.perf.disaggregation import transfer_s
 from planner.perf.step_cost import StepCost
 from planner.sim.kernel import world
 from planner.sim.load import subset
-from planner.sim.replay import Replay, Totals, rejections, replay
+from planner.sim.measuring import Totals
+from planner.sim.refusals import refuse_pools, rejections
+from planner.sim.replay import Replay, replay
 from planner.sim.routing import CACHE_AWARE, CacheAware
 from planner.sim.rows import outside_s, spread
 from planner.sim.settings import SchedulerSettings
@@ -104,11 +105,10 @@ def replay_disaggregated(
     Raises
     ------
     InputError
-        A pool's policy is not vLLM V1's.
+        A pool's policy is not vLLM V1's, or its order is not first come, first served.
     """
-    if {prefill.settings.policy, decode.settings.policy} != {"vllm_v1"}:
-        hint = "take an engine that schedules by vllm_v1"
-        raise InputError(Problem(message="replay separates pools of vllm alone", hint=hint))
+    for pool in (prefill, decode):
+        refuse_pools(pool.settings)
     if first_token not in FIRST_TOKENS:
         raise ValueError(f"first_token {first_token!r} is not one of {FIRST_TOKENS}")
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)

@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 import numba
 
 from planner.resources import is_writable, user_cache_dir
+from planner.sim import by_reference, parts
+from planner.sim.parts import PartCompiler
 
 # Private options (_nrt) and settings that numba's type stubs do not know.
 _njit: Any = numba.njit
@@ -25,14 +27,15 @@ _config: Any = numba.config
 F = TypeVar("F", bound=Callable[..., Any])
 
 _ENTRY = {"error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
-_PART = {**_ENTRY, "no_cpython_wrapper": True}
+_PART = {**_ENTRY, "no_cpython_wrapper": True, "pipeline_class": PartCompiler}
 KERNEL_SOURCES = Path(__file__).resolve().parent / "kernel"
 
 
 def sources_hash(folder: Path) -> str:
-    """Return a hash of every Python file in `folder` and of the numba that compiles them."""
+    """Return a hash of every Python file in `folder`, and of what compiles them."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(folder.glob("*.py")):
+    ours = [Path(str(module.__file__)) for module in (by_reference, parts)]
+    for source in [*ours, Path(__file__), *sorted(folder.glob("*.py"))]:
         digest.update(source.name.encode())
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
@@ -62,10 +65,10 @@ def _numba_cache_at(folder: Path) -> Iterator[None]:
 class Compiler:
     """The decorators for kernels whose sources lie in one folder.
 
-    `entry` is for functions that Python calls: they are cached. `part` is for functions that only
-    kernels call: they are compiled into their callers, without a way in from Python, which halves
-    the time to compile. Kernels allocate nothing, so reference counts are left out: with them a
-    call costs three times as much. Without a writable cache folder every process compiles anew.
+    `entry` is for functions that Python calls: they are cached. `part` and `rare` are for functions
+    that only kernels call: they have no way in from Python. Kernels hand their World on by
+    reference (`refer`). They allocate nothing, so reference counts are left out: with them a call
+    costs three times as much. Without a writable cache folder every process compiles anew.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -79,13 +82,17 @@ class Compiler:
         return compiled
 
     def part(self, function: F) -> F:
-        """Compile a function into the kernels that call it: a call would copy a whole World."""
+        """Compile a function into the kernels that call it, wherever they do."""
         compiled: F = _njit(forceinline=True, **_PART)(function)
         return compiled
 
     def rare(self, function: F) -> F:
-        """Compile a function that kernels call seldom, apart from them."""
-        compiled: F = _njit(**_PART)(function)
+        """Compile a function into the kernels that call it, apart: seldom called, or large.
+
+        One that is called often and in one place is better a `part`; the more copies of a large
+        one, the longer LLVM takes.
+        """
+        compiled: F = _njit(forceinline=False, **_PART)(function)
         return compiled
 
     def inlined(self, function: F) -> F:

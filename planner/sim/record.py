@@ -12,7 +12,8 @@ import numpy as np
 from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.sim.metrics import distribution
-from planner.sim.replay import REASONS, Replay
+from planner.sim.refusals import REASONS
+from planner.sim.replay import Replay
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -87,7 +88,7 @@ def write_requests(requests: Requests, replay: Replay, path: Path) -> None:
     names = np.array(requests.class_names)
     table = pl.DataFrame(
         {
-            "arrival_s": requests.arrival_s,
+            "arrival_s": replay.arrival_s,
             "class": names[requests.class_id],
             "input_tokens": requests.input_tokens,
             "output_tokens": requests.output_tokens,

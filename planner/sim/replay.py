@@ -9,18 +9,18 @@ the replicas and is not judged.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
-from planner.sim import run
+from planner.sim import loop, run
 from planner.sim.blocks import NO_PREFIXES, has_ids, prefixes
 from planner.sim.kernel import world
+from planner.sim.measuring import Totals, gauge, last_s, totals
 from planner.sim.metrics import (
     Distribution,
     TargetResult,
@@ -28,27 +28,17 @@ from planner.sim.metrics import (
     gap_distribution,
 )
 from planner.sim.pipes import is_stepped, new_pipes
-from planner.sim.routing import CACHE_AWARE, ROUTINGS, CacheAware, assign, in_order
+from planner.sim.refusals import REASONS, refuse, rejections
+from planner.sim.routing import CACHE_AWARE, ROUTED, ROUTINGS, CacheAware, assign, in_order
 from planner.sim.rows import latencies, request_records, spread, stated_hits
-from planner.sim.series import Series, cut_points, series
+from planner.sim.series import Series, series
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import (
     EVERYTHING,
-    UNLIMITED,
-    Judging,
     judging,
     results,
-    window_of,
 )
 from planner.spec.slo import WorkloadClass
-
-REASONS = (
-    "",
-    "prompt + output exceed max_model_len",
-    "prompt + output exceed the KV cache",
-    "no prompt or no output tokens",
-)
-TOO_LONG_FOR_MODEL, TOO_LONG_FOR_KV, NO_TOKENS = 1, 2, 3
 
 Floats = NDArray[np.float64]
 
@@ -66,22 +56,6 @@ class ClassResult:
     tpot_s: Distribution
     itl_s: Distribution
     e2e_s: Distribution
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Totals:
-    """Counts and means over all replicas and the whole replay, drain included."""
-
-    events: int  # what the simulator handled one by one; a run of equal steps is one
-    steps: int
-    preemptions: int
-    recomputed_tokens: int  # computed once, lost to preemption
-    hit_tokens: int  # prompt tokens found in the prefix cache when first scheduled
-    kv_use_mean: float  # share of KV blocks held while a replica is busy
-    kv_use_max: float
-    busy: float  # share of the span in which a replica runs steps
-    queue_mean: float  # requests that wait to be scheduled first, per replica
-    span_s: float  # first arrival to last step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -172,6 +146,8 @@ def replay(
     stop_when_lost: bool = False,
     bin_s: float = 60.0,
     use_cached_tokens: bool = False,
+    follow_sessions: bool = False,
+    concurrency: int | None = None,
     first_elsewhere_s: Floats | None = None,
     debug: bool = False,
 ) -> Replay:
@@ -205,6 +181,12 @@ def replay(
         Take each request's `cached_tokens` as found in the prefix cache (whole blocks; nothing is
         ever evicted, every request holds its own copy). Otherwise the trace's block ids go through
         each replica's prefix cache, if the settings enable it and the trace has ids.
+    follow_sessions
+        A session's next turn waits for the end of the last (see `planner.sim.loop`), and goes to
+        the same replica.
+    concurrency
+        Clients of a closed loop, spread evenly over the replicas. The trace's arrivals are
+        ignored: each client sends the next request of the trace when its last one has ended.
     first_elsewhere_s
         Of a decode pool: requests arrive with the KV of their prompts. When another pool gave out
         the first token, NaN where this one does, after it computed the prompt's last token again.
@@ -214,51 +196,66 @@ def replay(
     Raises
     ------
     InputError
-        The settings are not replayed behind this routing.
+        The settings are not replayed behind this routing, or together with arrivals that follow
+        ends.
     """
     if routing not in ROUTINGS:
         raise ValueError(f"routing {routing!r} is not one of {ROUTINGS}")
-    _refuse_routing(requests, cost, settings, routing)
+    remote = first_elsewhere_s is not None
+    stepped = is_stepped(cost, settings) or remote
+    follows_ends = follow_sessions or concurrency is not None
+    if follow_sessions and (concurrency is not None or owners is not None):
+        raise ValueError("sessions go with neither clients nor owners")
+    refuse(requests, settings, routing, stepped=stepped, follows_ends=follows_ends)
+    if concurrency is not None:  # all clients start together
+        requests = replace(requests, arrival_s=np.zeros(len(requests)))
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
-    measures = _measures(requests, rules, bin_s, stop_when_lost=stop_when_lost)
+    measures = gauge(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
     owner = assign(len(served), replicas, routing, seed) if owners is None else owners[served]
-    by_owner = in_order(owner, replicas)
-    served, owner = served[by_owner], owner[by_owner]
-    hits = (
-        stated_hits(requests, settings) if use_cached_tokens else np.zeros(len(requests), np.int64)
-    )
-    rows = request_records(requests, served, rules.window, hits)
-    pipes = None
-    remote = first_elsewhere_s is not None
-    if is_stepped(cost, settings) or remote:
-        pipes = new_pipes(served, settings, cost, replicas=replicas, seed=seed, remote=remote)
+    if follow_sessions:
+        owner = loop.session_owner(requests, served, owner)
+    served, owner = _by_replica(served, owner, replicas)
+    rows = request_records(requests, served, rules.window)
+    if use_cached_tokens:
+        rows.cached_tokens = stated_hits(requests, settings)[served]
     if first_elsewhere_s is not None:
         rows.first_token_s = first_elsewhere_s[served]
+    pipes = None
+    if stepped:
+        pipes = new_pipes(served, settings, cost, replicas=replicas, seed=seed, remote=remote)
     states = world.records(0, world.STATE)
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
         exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
-        shared = prefixes(requests, served, settings) if exact else NO_PREFIXES
-        common: dict[str, Any] = {"replicas": replicas, "debug": debug, "shared": shared}
-        if routing in ("random", "round_robin"):
-            states = run.run_independent(
-                rows, owner, settings, cost, measures, pipes=pipes, **common
-            )
+        common: dict[str, Any] = {
+            "replicas": replicas,
+            "debug": debug,
+            "shared": prefixes(requests, served, settings) if exact else NO_PREFIXES,
+            "pipes": pipes,
+        }
+        if routing in ROUTED:
+            router = cache_aware if routing == "cache_aware" else None
+            states = run.run_routed(rows, owner, settings, cost, measures, router=router, **common)
         else:
-            thresholds = cache_aware if routing == "cache_aware" else None
-            states = run.run_routed(
-                rows, owner, settings, cost, measures, pipes=pipes, router=thresholds, **common
+            common["loop"] = loop.follow(
+                requests,
+                served,
+                owner,
+                replicas,
+                by_session=follow_sessions,
+                concurrency=concurrency,
             )
+            states = run.run_independent(rows, owner, settings, cost, measures, **common)
         lost = bool(states.lost.any())
     times = latencies(requests, served, rows, cost)
     targets = () if lost else results(requests, rules, times, measures.gaps, measures.tally)
     return Replay(
         class_names=requests.class_names,
         class_id=requests.class_id,
-        arrival_s=requests.arrival_s,
+        arrival_s=_arrivals(requests, served, rows),
         input_tokens=requests.input_tokens,
         ttft_s=times[world.TTFT],
         tpot_s=times[world.TPOT],
@@ -271,8 +268,8 @@ def replay(
         routing=routing,
         seed=seed,
         lost=lost,
-        totals=_totals(rows, states, measures, settings, replicas),
-        series=series(measures.bins, _last(states), replicas, settings.num_blocks),
+        totals=totals(rows, states, measures, settings, replicas),
+        series=series(measures.bins, last_s(states), replicas, settings.num_blocks),
         gaps=measures.gaps,
         targets=targets,
         bubble_s=spread(pipes.bubble_s, served, len(requests), 0.0)
@@ -281,80 +278,18 @@ def replay(
     )
 
 
-def _refuse_routing(
-    requests: Requests, cost: StepCost, settings: SchedulerSettings, routing: str
-) -> None:
-    if routing == "least_loaded" and settings.policy == "sglang":
-        hint = "take random or round_robin routing"
-        raise InputError(Problem(message="replay routes least_loaded for vllm alone", hint=hint))
-    if routing != "cache_aware":
-        return
-    if not (settings.enable_prefix_caching and has_ids(requests)):
-        hint = "take another routing, or a trace with block ids and --enable-prefix-caching"
-        raise InputError(Problem(message="cache_aware routing finds no prefix cache", hint=hint))
-    if is_stepped(cost, settings):
-        hint = "take least_loaded routing, or one pipeline stage without drafts"
-        message = "replay routes cache_aware without pipelines and speculation"
-        raise InputError(Problem(message=message, hint=hint))
+def _by_replica(
+    served: NDArray[np.int64], owner: NDArray[np.int32], replicas: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return both replica by replica; what sorting takes is gone before the replay."""
+    order = in_order(owner, replicas)
+    return served[order], owner[order]
 
 
-def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.int8]:
-    """Return why each request is turned away (index into REASONS), 0 for the served.
-
-    The engine refuses prompt + output beyond max_model_len. The KV cache must hold all but the
-    last token, or the request could never finish.
-    """
-    total = requests.input_tokens + requests.output_tokens
-    found = np.zeros(len(requests), np.int8)
-    reach = np.minimum(total - 1 + settings.draft_slots, settings.max_model_len)
-    found[reach > settings.usable_tokens] = TOO_LONG_FOR_KV
-    found[total > settings.max_model_len] = TOO_LONG_FOR_MODEL
-    found[(requests.input_tokens < 1) | (requests.output_tokens < 1)] = NO_TOKENS
-    return found
-
-
-def _measures(
-    requests: Requests, rules: Judging, bin_s: float, *, stop_when_lost: bool
-) -> run.Gauge:
-    cuts = cut_points(requests, rules.edges, bin_s)
-    starts = np.insert(cuts, 0, -np.inf)
-    measures = run.gauge(
-        np.append(cuts, np.inf),
-        np.stack([window_of(starts, own) for own in rules.edges], axis=1),
-        windows=rules.allowed.shape[1],
-        targets=[(k.class_id, k.metric, k.target.limit_s) for k in rules.targets],
-    )
-    measures.tally[:] = rules.allowed
-    if not stop_when_lost:
-        measures.tally[measures.targets.metric != world.ITL] = UNLIMITED
-    return measures
-
-
-def _last(states: Any) -> float:  # noqa: ANN401 - records
-    """Return when the last replica fell idle."""
-    return float(states.now.max(initial=-np.inf))
-
-
-def _totals(
-    rows: Any,  # noqa: ANN401 - records
-    states: Any,  # noqa: ANN401 - records
-    measures: run.Gauge,
-    settings: SchedulerSettings,
-    replicas: int,
-) -> Totals:
-    span = _last(states) - float(rows.arrival_s.min()) if len(rows) and len(states) else 0.0
-    held, busy = float(measures.bins.used_block_s.sum()), float(measures.bins.busy_s.sum())
-    waited = float(np.nansum(rows.scheduled_s - rows.arrival_s))
-    there = span * replicas if span > 0.0 else np.inf
-    return Totals(
-        events=int(states.events.sum()),
-        steps=int(measures.bins.steps.sum()),
-        preemptions=int(states.preempted.sum()),
-        recomputed_tokens=int(states.recomputed_tokens.sum()),
-        hit_tokens=int(states.hit_tokens.sum()),
-        kv_use_mean=held / (busy * settings.num_blocks) if busy > 0.0 else 0.0,
-        kv_use_max=int(states.max_used_blocks.max(initial=0)) / settings.num_blocks,
-        busy=busy / there,
-        queue_mean=waited / there,
-        span_s=max(span, 0.0),
-    )
+def _arrivals(requests: Requests, served: NDArray[np.int64], rows: Any) -> Floats:  # noqa: ANN401
+    """Return when each request arrived: what waited for another may have come later."""
+    if (rows.arrival_s == requests.arrival_s[served]).all():
+        return requests.arrival_s
+    arrival: Floats = requests.arrival_s.copy()
+    arrival[served] = rows.arrival_s
+    return arrival

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROUTINGS = ("random", "round_robin", "least_loaded", "cache_aware")
+ROUTED = ("least_loaded", "cache_aware")  # by what replicas do meanwhile
 ROUTE, THIN, MOVE = 1, 2, 3  # independent streams of one seed; copy c moves by MOVE + c
 DRAW = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -24,7 +24,6 @@ def request_records(
     requests: Requests,
     served: NDArray[np.int64],
     window: NDArray[np.int64],
-    hits: NDArray[np.int64],
 ) -> Any:  # noqa: ANN401 - records
     """Return the served requests as the kernel's records, nothing having happened yet."""
     rows = world.records(len(served), world.REQUEST)
@@ -32,7 +31,6 @@ def request_records(
     rows.input_tokens = requests.input_tokens[served]
     rows.output_tokens = requests.output_tokens[served]
     rows.class_id = requests.class_id[served]
-    rows.cached_tokens = hits[served]
     rows.window = window[served]
     rows.scheduled_s = rows.first_token_s = rows.finish_s = np.nan
     return rows

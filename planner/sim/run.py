@@ -17,6 +17,7 @@ from planner.sim.kernel.fleet import Fleet
 from planner.sim.kernel.meter import GAP_BINS
 from planner.sim.kernel.pipeline import Pipe
 from planner.sim.kernel.world import records
+from planner.sim.loop import OPEN, Loop
 from planner.sim.routing import CacheAware
 from planner.sim.settings import SchedulerSettings
 
@@ -84,6 +85,7 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.prompt_blocks = st.admits_always = settings.policy == "sarathi_serve"
     st.watermark_blocks = settings.watermark_blocks
     st.threshold = settings.long_prefill_token_threshold
+    st.by_priority = settings.scheduling_policy == "priority"
     # Of a pipeline every batch is scheduled when an earlier one is back: nothing is noticed late.
     st.asynchronous = cost.async_scheduling and cost.stages == 1
     full = cost.window_tokens == 0
@@ -96,7 +98,7 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     for name in ("frontend_s", "frontend_token_s"):
         st[name] = getattr(cost, name)
     st.now = st.visible = st.resume = st.bin_end = -np.inf
-    st.bin = st.head = st.front = st.back = st.partial = -1
+    st.bin = st.head = st.front = st.back = st.partial = st.line = st.arrived = -1
     st.blank_blocks = settings.num_blocks
     st.max_prefill_tokens = settings.max_prefill_tokens
     if settings.policy == "sglang":
@@ -114,10 +116,16 @@ class Gauge:
     gaps: Ints  # [windows, classes, GAP_BINS]
     targets: Any  # world.TARGET records, ITL targets first
     tally: Ints  # [targets, windows]
+    rank: Ints  # [classes] order of priorities, the most urgent is 0
 
 
 def gauge(
-    bin_end_s: Floats, bin_window: Ints, *, windows: int, targets: Sequence[tuple[int, int, float]]
+    bin_end_s: Floats,
+    bin_window: Ints,
+    *,
+    windows: int,
+    targets: Sequence[tuple[int, int, float]],
+    rank: Ints,
 ) -> Gauge:
     """Return a gauge at zero; each target is (class, metric, limit), ITL targets first."""
     bins = records(len(bin_end_s), world.BIN)
@@ -131,6 +139,7 @@ def gauge(
         gaps=np.zeros((windows, bin_window.shape[1], GAP_BINS), np.int64),
         targets=rows,
         tally=np.zeros((len(targets), windows), np.int64),
+        rank=rank,
     )
 
 
@@ -143,6 +152,7 @@ def new_fleet(
     replicas: int,
     debug: bool,
     shared: Prefixes = NO_PREFIXES,
+    loop: Loop = OPEN,
 ) -> Fleet:
     """Return idle replicas over `requests`."""
     n = settings.max_num_seqs
@@ -154,6 +164,7 @@ def new_fleet(
     states.caching = caching = len(shared.rows) > 0
     states.trace_block, states.unit_blocks = shared.trace_block, shared.unit_blocks
     states.itl_targets = np.count_nonzero(measures.targets.metric == world.ITL)
+    queued = len(requests) if settings.scheduling_policy == "priority" else 0
     # Preempted requests leave stale entries in a heap; a full one is compacted.
     room = 4 * n + 64
     return Fleet(
@@ -166,7 +177,11 @@ def new_fleet(
         classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
         heap=np.zeros((replicas, room), np.int64),
         cross_heap=np.zeros((replicas, room * max(groups.shape[1], 1)), np.int64),
-        resume=records(len(requests) if settings.policy == "sglang" else 0, world.RESUME),
+        resume=records(len(requests) if settings.policy == "sglang" else queued, world.RESUME),
+        waiting=np.zeros((replicas, queued), np.int64),
+        rank=measures.rank,
+        turns=loop.turns,
+        releases=np.zeros(len(loop.turns), np.int64),
         prefix=shared.rows,
         ids=shared.ids,
         nodes=records((replicas, settings.num_blocks + 1 if caching else 0), world.NODE),
@@ -180,9 +195,19 @@ def new_fleet(
     )
 
 
-def chain(requests: Any, replica_of: NDArray[np.int32], replicas: int) -> Ints:  # noqa: ANN401
-    """Link each replica's requests in their order; return each replica's first (-1: none)."""
+def chain(
+    requests: Any,  # noqa: ANN401 - records
+    replica_of: NDArray[np.int32],
+    replicas: int,
+    waits: NDArray[np.bool_] = OPEN.waits,
+) -> Ints:
+    """Link each replica's requests in their order; return each replica's first (-1: none).
+
+    Those that wait for the end of another are left out.
+    """
     order = np.argsort(replica_of, kind="stable")
+    if len(waits):
+        order = order[~waits[order]]
     owner = replica_of[order]
     requests.following = -1
     same = owner[1:] == owner[:-1]
@@ -211,26 +236,31 @@ def run_independent(
     debug: bool = False,
     shared: Prefixes = NO_PREFIXES,
     pipes: Pipe | None = None,
+    loop: Loop = OPEN,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas that know nothing of each other; stop at the first that loses a target.
 
-    With `pipes` every request is visited in every step. Return the final state of each replica
-    that ran.
+    With `pipes` every request is visited in every step. What waits for what (`loop`) stays inside a
+    replica. Return the final state of each replica that ran.
     """
-    advance = sglang.advance if settings.policy == "sglang" else vllm_v1.advance
-    alone = new_fleet(requests, settings, cost, measures, replicas=1, debug=debug, shared=shared)
+    advance = sglang.run if settings.policy == "sglang" else vllm_v1.run
+    alone = new_fleet(
+        requests, settings, cost, measures, replicas=1, debug=debug, shared=shared, loop=loop
+    )
     own = [getattr(alone, name) for name in OWN]
     idle = [array.copy() for array in own]
     replica = fleet.member(alone, 0)
     done = []
-    for r, head in enumerate(chain(requests, replica_of, replicas)):
+    for r, head in enumerate(chain(requests, replica_of, replicas, loop.waits)):
         for array, before in zip(own, idle, strict=True):
             array[...] = before
         alone.states.head = head
+        if loop.clients:
+            alone.states.clients, alone.states.line = loop.clients, loop.line[r]
         if pipes is None:
             advance(replica, np.inf)
         else:
-            stepped.advance(replica, stepped_fleet.pipe_member(pipes, r), np.inf)
+            stepped.run(replica, stepped_fleet.pipe_member(pipes, r), np.inf)
         done.append(_checked(alone.states).copy())
         if alone.states[0].lost:
             break
@@ -250,7 +280,10 @@ def run_routed(
     pipes: Pipe | None = None,
     router: CacheAware | None = None,
 ) -> Any:  # noqa: ANN401 - records
-    """Run replicas behind a least-loaded or cache-aware router, which fills `replica_of`."""
+    """Run replicas behind a least-loaded or cache-aware router, which fills `replica_of`.
+
+    Every request arrives by itself: the router takes them by arrival.
+    """
     requests.following = -1
     together = new_fleet(
         requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InputError, Problem
 from planner.perf.memory_types import MemoryBudget
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 
-POLICIES = ("vllm_v1", "vllm_v0", "sglang", "orca", "sarathi", "sarathi_serve")
+POLICIES = (
+    "vllm_v1",
+    "vllm_v0",
+    "sglang",
+    "orca",
+    "sarathi",
+    "sarathi_serve",
+    "dynamic_splitfuse",
+)
+SCHEDULING_POLICIES = ("fcfs", "priority")
 ADMISSIONS = ("chunk", "full_sequence", "reserved_output")
 NULL_BLOCKS = 1  # vLLM keeps block 0 for padding
 MAX_SLOTS = 1 << 14  # what the kernel's packed heap entries can address
@@ -34,7 +43,13 @@ class SchedulerSettings:
     Other policies: "vllm_v0" runs whole prompts in steps of their own, before any decode;
     "orca" mixes whole prompts with decodes; "sarathi" adds one chunk to all decodes; both reserve
     one block of max_model_len for a request. "sarathi_serve" takes decodes, then chunks, with the
-    whole prompt's blocks from the start.
+    whole prompt's blocks from the start. "dynamic_splitfuse" (DeepSpeed-FastGen) takes decodes,
+    then cuts and joins prompts to fill max_num_batched_tokens exactly, which is vllm_v1's step; a
+    prompt starts when all of it fits. Where decodes find no block its engine stalls and may start
+    over; here the last admitted is recomputed.
+
+    `scheduling_policy` "priority" is vLLM's: the waiting are admitted by (priority, arrival), and
+    of the running the last in that order is preempted. Lower priorities are more urgent.
 
     `num_speculative_tokens` drafts are verified with each decode; `acceptance_rates` is the share
     of verify passes that accept each of them, as vLLM logs it ("Per-position acceptance rate").
@@ -54,6 +69,7 @@ class SchedulerSettings:
     enable_prefix_caching: bool = False
     max_prefill_tokens: int = 16_384
     schedule_conservativeness: float = 1.0
+    scheduling_policy: str = "fcfs"
     num_speculative_tokens: int = 0
     acceptance_rates: tuple[float, ...] = ()
     pp_max_micro_batch_size: int = 0
@@ -64,8 +80,13 @@ class SchedulerSettings:
             raise ValueError(f"policy {self.policy!r} is not one of {POLICIES}")
         if self.admission not in ADMISSIONS:
             raise ValueError(f"admission {self.admission!r} is not one of {ADMISSIONS}")
+        if self.scheduling_policy not in SCHEDULING_POLICIES:
+            raise ValueError(
+                f"scheduling_policy {self.scheduling_policy!r} is not one of {SCHEDULING_POLICIES}"
+            )
         self._refuse_sizes()
         self._refuse_combinations()
+        self._refuse_orders()
         self._refuse_speculation()
 
     def _refuse_speculation(self) -> None:
@@ -100,6 +121,14 @@ class SchedulerSettings:
             raise ValueError("the prefix cache is replayed for vllm_v1")
         if self.policy != "vllm_v1" and self.long_prefill_token_threshold:
             raise ValueError("long_prefill_token_threshold is vllm_v1's")
+
+    def _refuse_orders(self) -> None:
+        if self.policy == "dynamic_splitfuse" and self.admission != "full_sequence":
+            raise ValueError("dynamic_splitfuse admits by full_sequence")
+        if self.scheduling_policy == "priority" and self.policy != "vllm_v1":
+            raise ValueError("scheduling_policy priority is vllm_v1's")
+        if self.scheduling_policy == "priority" and self.enable_prefix_caching:
+            raise ValueError("the prefix cache is replayed for scheduling_policy fcfs")
 
     @classmethod
     def of(
@@ -141,6 +170,31 @@ class SchedulerSettings:
             acceptance_rates=acceptance_rates,
         )
 
+    def under(self, policy: str | None, scheduling_policy: str | None) -> SchedulerSettings:
+        """Return the settings under another policy, with the same KV cache; None keeps one.
+
+        Orca and SARATHI reserve max_model_len for every request. vLLM V0 and Sarathi-Serve, which
+        is built on it, leave 1 % of the blocks free when they admit.
+
+        Raises
+        ------
+        InputError
+            The policy cannot run with these settings.
+        """
+        chosen = policy or self.policy
+        if policy is None or policy == self.policy:
+            changes: dict[str, object] = {}
+        else:
+            changes = _memory_rules(chosen, self)
+        order = scheduling_policy or self.scheduling_policy
+        caches = self.enable_prefix_caching and chosen == "vllm_v1" and order == "fcfs"
+        changes |= {"scheduling_policy": order, "enable_prefix_caching": caches}
+        try:
+            return replace(self, **changes)  # type: ignore[arg-type]
+        except ValueError as error:
+            hint = "take other --max-num-batched-tokens, --max-model-len or another --policy"
+            raise InputError(Problem(message=f"--policy {chosen}: {error}", hint=hint)) from error
+
     @property
     def usable_tokens(self) -> int:
         """Tokens one request can hold and still be admitted again after a preemption."""
@@ -160,6 +214,22 @@ class SchedulerSettings:
     def kv_tokens(self) -> int:
         """Tokens the KV cache holds."""
         return self.num_blocks * self.block_size
+
+
+def _memory_rules(policy: str, mine: SchedulerSettings) -> dict[str, object]:
+    """Return how a policy divides the KV cache and admits to it."""
+    block = {"orca": mine.max_model_len, "sarathi": mine.max_model_len, "sglang": 1}.get(
+        policy, mine.block_size
+    )
+    blocks = mine.kv_tokens // block
+    keeps_free = policy in ("vllm_v0", "sarathi_serve")
+    return {
+        "policy": policy,
+        "admission": "reserved_output" if policy == "sglang" else "full_sequence",
+        "block_size": block,
+        "num_blocks": blocks,
+        "watermark_blocks": blocks // 100 if keeps_free else 0,
+    }
 
 
 def _unknown(

@@ -63,6 +63,8 @@ def ready(
     deployment: Deployment,
     *,
     ideal: bool = False,
+    policy: str | None = None,
+    scheduling_policy: str | None = None,
     acceptance_rates: tuple[float, ...] = (),
 ) -> Ready:
     """Compile a deployment's physics and settings.
@@ -70,10 +72,20 @@ def ready(
     A KV cache too small for one request of max_model_len shortens max_model_len to what fits, as
     the engine's own automatic setting does.
 
+    Parameters
+    ----------
+    model, gpu, engine, deployment
+        What runs where, and how.
+    ideal
+        The theory's roofline instead of the calibration.
+    policy, scheduling_policy
+        Another scheduler than the engine's, or another order.
+
     Raises
     ------
     InputError
-        Replay does not know the engine's policy or a feature the deployment uses.
+        Replay does not know the engine's policy or a feature the deployment uses, or the chosen
+        policy cannot run with these settings.
     InfeasibleError
         The model leaves no memory for a KV cache.
     """
@@ -89,6 +101,6 @@ def ready(
         deployment=replace(deployment, max_model_len=longest),
         memory=memory,
         cost=compile_step_cost(model, gpu, engine, calibration(gpu, ideal), deployment),
-        settings=replace(settings, max_model_len=longest),
+        settings=replace(settings, max_model_len=longest).under(policy, scheduling_policy),
         layers=model.num_layers,
     )

@@ -26,12 +26,14 @@ class WorkloadClass:
 
     `match` maps a canonical column (`class`, `model`, `tenant`, `input_tokens`, `output_tokens`, …)
     to a scalar (equality), a list (membership) or {"min": …, "max": …} (inclusive range).
-    An empty match takes every request that no earlier class took.
+    An empty match takes every request that no earlier class took. `priority` is vLLM's, for its
+    scheduling policy of that name: lower is more urgent.
     """
 
     name: str
     targets: tuple[Target, ...]
     match: Mapping[str, object] = field(default_factory=dict)
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,6 +37,7 @@ class DeclaredClass:
     path: Path
     match: Mapping[str, object]
     targets: tuple[DeclaredTarget, ...]
+    priority: int
 
     def built(self) -> WorkloadClass:
         """Return the class as the rest of the planner sees it, targets in a fixed order."""
@@ -45,7 +46,9 @@ class DeclaredClass:
         targets = tuple(
             Target(metric=t.metric, percentile=t.percentile, limit_s=t.limit_s) for t in ordered
         )
-        return WorkloadClass(name=self.name, targets=targets, match=self.match)
+        return WorkloadClass(
+            name=self.name, targets=targets, match=self.match, priority=self.priority
+        )
 
 
 def declared_classes(data: Mapping[str, object]) -> tuple[DeclaredClass, ...]:
@@ -71,11 +74,13 @@ def declared_classes(data: Mapping[str, object]) -> tuple[DeclaredClass, ...]:
 
 def _declared(name: str, path: Path, entry: Mapping[str, object]) -> DeclaredClass:
     match = entry.get("match", {})
+    priority = entry.get("priority", 0)
     return DeclaredClass(
         name=name,
         path=path,
         match=dict(match) if isinstance(match, Mapping) else {},
         targets=tuple(_targets(entry.get("slo"), (*path, "slo"))),
+        priority=priority if isinstance(priority, int) else 0,
     )
 
 

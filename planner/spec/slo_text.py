@@ -135,7 +135,8 @@ def _declared_class(item: WorkloadClass) -> dict[str, Any]:
     targets: dict[str, dict[str, float]] = {}
     for target in item.targets:
         targets.setdefault(target.metric, {})[f"p{number(target.percentile)}"] = target.limit_s
-    return {"match": dict(item.match), "slo": targets}
+    urgency = {"priority": item.priority} if item.priority else {}
+    return {"match": dict(item.match), **urgency, "slo": targets}
 
 
 def as_data(slo: Slo) -> dict[str, Any]:

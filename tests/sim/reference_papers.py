@@ -77,3 +77,44 @@ class SarathiServe(Papers):
             self.start(job, job.tokens, n, batch, now)
             budget -= n
         return batch
+
+
+class SplitFuse(Engine):
+    """Dynamic SplitFuse: every step holds exactly the budget, as long as there is work for it.
+
+    Decodes first, then prompts in order: a long one is cut, short ones are joined and the last is
+    cut. A prompt starts when all of it fits into the free blocks.
+    """
+
+    def schedule(self, now):
+        room = self.settings.max_num_batched_tokens
+        self.preempted_now = False
+        batch = []
+        for job in list(self.running):
+            if job.in_decode and not job.done and job in self.running:
+                batch += self.part(job, 1)
+        for job in list(self.running):
+            if not job.in_decode and job in self.running:
+                batch += self.part(job, min(job.tokens - job.computed, room - len(batch)))
+        room -= sum(n for _, n in batch)
+        while self.waiting and room and not self.preempted_now:
+            job = self.waiting[0]
+            if len(self.running) == self.settings.max_num_seqs or not self.fits(job):
+                break
+            self.running.append(self.waiting.popleft())
+            if job.scheduled_s != job.scheduled_s:
+                job.scheduled_s = now
+            piece = min(job.tokens, room)
+            batch += self.part(job, piece)
+            room -= piece
+        return batch
+
+    def fits(self, job):
+        return self.blocks(job.tokens) <= self.free
+
+    def part(self, job, n):
+        """Give `job` its blocks for n tokens, at the cost of the last admitted."""
+        while n and not self.grow(job, job.computed + n):
+            if self.preempt_last() is job:
+                return []
+        return [(job, n)] if n else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,6 +10,7 @@ from reference_vllm_v1 import Job
 
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
+from planner.sim.replay import replay
 from planner.sim.settings import SchedulerSettings
 
 
@@ -190,6 +192,18 @@ def plain_cost(step_s, budget=4096, seqs=64):
         host_prefill_s=0.0,
         async_scheduling=False,
     )
+
+
+def peak_bytes_a_request(requests, *arguments, **how):
+    """Peak memory of a replay beyond its input, in bytes a request, numpy's buffers included."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        replay(requests, *arguments, **how)
+        return (tracemalloc.get_traced_memory()[1] - before) / len(requests)
+    finally:
+        tracemalloc.stop()
 
 
 def requests_of(arrival_s, input_tokens, output_tokens, class_id=None, names=("all",)):

@@ -6,12 +6,16 @@ with the simulator.
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sim_cases import requests_of
+from sim_cases import peak_bytes_a_request, requests_of
 
 from planner.perf.step_cost import StepCost
 from planner.sim.load import subset
@@ -85,6 +89,9 @@ def test_a_day_through_twelve_replicas(benchmark, day, routing):
         warmup_rounds=1,
     )
     report(benchmark, f"ServeGen day, 12 replicas, {routing}", done, len(day))
+    size = peak_bytes_a_request(day, cost_8b(), SETTINGS, replicas=12, routing=routing)
+    print(f"{size:.0f} bytes a request beyond the input at the peak")  # noqa: T201
+    assert size <= 150
     assert not np.isnan(done.e2e_s).any()
     # More events than this would hide a slower algorithm behind a faster machine.
     assert done.totals.events / len(day) < 4.5
@@ -158,3 +165,18 @@ def test_sglang(benchmark, day):
     )
     report(benchmark, "ServeGen day, 14 replicas, sglang", done, len(day))
     assert not np.isnan(done.e2e_s).any()
+
+
+def test_compile_time(tmp_path):
+    """Set-up compiles two kernels; each may take 15 s of one core, a cached one 2 s."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def user_s():
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run([sys.executable, "-m", "planner.sim.warm"], env=environment, check=True)
+        return resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+
+    fresh, cached = user_s(), user_s()
+    print(f"\nset-up: {fresh:.1f} s to compile two kernels, {cached:.1f} s cached")  # noqa: T201
+    assert fresh < 30.0
+    assert cached < 2.0

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, reject, settings
+from hypothesis import HealthCheck, currently_in_test_context, given, reject, settings
 from hypothesis import strategies as st
 from reference_vllm_v0 import WholePrompts
 from reference_vllm_v1 import Engine, Job, simulate, simulate_least_loaded
@@ -19,6 +19,16 @@ from planner.sim.settings import SchedulerSettings
 
 # Closer to a step boundary, rounding may decide which step sees an arrival; ties have tests below.
 MARGIN_S = 1e-7
+
+
+def leave_out_ties(margin_s):
+    """Reject a drawn case, or skip a numbered one, that rounding may decide."""
+    if margin_s >= MARGIN_S:
+        return
+    if currently_in_test_context():
+        reject()
+    pytest.skip(f"an arrival lies {margin_s:.1g} s from the boundary of a step")
+
 
 common = settings(
     max_examples=250,
@@ -66,8 +76,7 @@ def cases(draw, *, tight, ideal=False, windows=0, threshold=False, cached=False)
 
 def check(one: Case, bin_s=60.0, reference=Engine):
     engine = simulate(one.jobs, one.settings, one.cost, reference)
-    if engine.margin_s < MARGIN_S:
-        reject()
+    leave_out_ties(engine.margin_s)
     done = replay(
         one.trace, one.cost, one.settings, use_cached_tokens=True, debug=True, bin_s=bin_s
     )

@@ -26,6 +26,7 @@ from test_prefix import trace_of, with_ids
 from test_sglang import unmixed
 from planner.sim.disaggregated import Link, Pool, replay_disaggregated
 from planner.sim.replay import replay
+from planner.spec.slo import WorkloadClass
 print(bool(numba.config.DISABLE_JIT), file=sys.stderr)
 for seed in range(8):
     one = case(seed, tight=seed % 2 == 1, threshold=seed % 3 == 1, windows=seed % 3,
@@ -39,6 +40,15 @@ for seed in range(8):
     cached = replace(one.settings, enable_prefix_caching=True)
     done = replay(trace_of(one, one.settings.block_size), one.cost, cached, debug=True)
     print([float(x).hex() for x in (*done.e2e_s, done.totals.hit_tokens)])
+    ranked = replace(one.settings, scheduling_policy="priority")
+    classes = [WorkloadClass(name="class1", targets=(), priority=-1)]
+    done = replay(one.trace, one.cost, ranked, classes=classes, debug=True)
+    print([float(x).hex() for x in done.e2e_s])
+    turns = replace(one.trace, session_id=np.arange(len(one.jobs)) % 3)
+    done = replay(turns, one.cost, one.settings, follow_sessions=True, debug=True)
+    print([float(x).hex() for x in done.e2e_s])
+    done = replay(one.trace, one.cost, one.settings, concurrency=5, debug=True)
+    print([float(x).hex() for x in done.e2e_s])
     done = replay(trace_of(one, one.settings.block_size), one.cost, cached, replicas=2,
                   routing="cache_aware", debug=True)
     print(done.replica.tolist(), [float(x).hex() for x in done.e2e_s])
@@ -73,7 +83,7 @@ def test_the_same_bytes_without_numba():
     plain, compiled = run(PLAIN, HERE, NUMBA_DISABLE_JIT="1"), run(PLAIN, HERE)
     assert (plain.stderr.strip(), compiled.stderr.strip()) == ("True", "False")
     assert plain.stdout == compiled.stdout
-    assert len(plain.stdout.splitlines()) == 8 * (2 * 7 + 6)
+    assert len(plain.stdout.splitlines()) == 8 * (2 * 7 + 9)
 
 
 CALL = """

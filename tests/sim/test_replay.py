@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_vllm_v1 import simulate
-from sim_cases import case, plain_cost, requests_of, step_cost
+from sim_cases import case, peak_bytes_a_request, plain_cost, requests_of, step_cost
 
 from planner.perf import step_cost as physics
 from planner.sim import run
 from planner.sim.kernel import clock
 from planner.sim.load import scale, subset, thin
 from planner.sim.metrics import needed, percentile_of
-from planner.sim.replay import REASONS, replay
+from planner.sim.refusals import REASONS
+from planner.sim.replay import replay
 from planner.sim.routing import uniforms
 from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of, window_of
@@ -416,3 +417,21 @@ def test_the_frontend_adds_to_ttft_and_e2e_alone():
             limit = float(np.nanquantile(mine, share)) + moved
             ask = {"classes": targets((metric, 90.0, limit)), "stop_when_lost": True}
             assert replay(trace, slow, ROOMY, **ask).holds == holds
+
+
+@pytest.mark.parametrize("how", [{}, {"routing": "least_loaded"}, {"concurrency": 200}])
+def test_memory_beyond_the_input(how):
+    """At most 150 bytes a request; a closed loop keeps 32 more of who follows whom.
+
+    What does not grow with the trace (slots, tables, histograms) is a few bytes of it here.
+    """
+    n = 200_000
+    rng = np.random.default_rng(0)
+    requests = requests_of(
+        np.cumsum(rng.exponential(0.05, n)), rng.integers(10, 500, n), rng.integers(2, 60, n)
+    )
+    settings = SchedulerSettings(
+        max_num_batched_tokens=2048, max_num_seqs=256, max_model_len=1024, num_blocks=10_000
+    )
+    size = peak_bytes_a_request(requests, plain_cost(0.01, 2048, 256), settings, replicas=3, **how)
+    assert size < (190 if "concurrency" in how else 155)

@@ -14,7 +14,8 @@ from sim_cases import case, plain_cost, requests_of, step_cost
 from test_equality import cases, check, common
 
 from planner.sim.metrics import gap_percentile
-from planner.sim.replay import REASONS, replay
+from planner.sim.refusals import REASONS
+from planner.sim.replay import replay
 from planner.sim.settings import SchedulerSettings
 
 

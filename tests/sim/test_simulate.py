@@ -151,6 +151,79 @@ def test_block_ids_go_through_the_prefix_cache(run, tmp_path):
     assert off["classes"][0]["ttft_s"]["mean"] > data["classes"][0]["ttft_s"]["mean"]
 
 
+def test_a_closed_loop_of_clients(run):
+    """More clients, more throughput and longer answers; the recorded arrivals do not matter."""
+
+    def loop(clients):
+        data = json.loads(run("--json", "--concurrency", clients, more="sample_rate: 0.5").stdout)
+        assert data["arrivals"] == {"concurrency": clients, "sessions": False}
+        assert data["replay"]["requests"] == 1500  # nothing is scaled
+        return 1500 / data["totals"]["span_s"], data["classes"][0]
+
+    few, many = loop(4), loop(64)
+    assert many[0] > 4 * few[0]
+    assert many[1]["tpot_s"]["mean"] > few[1]["tpot_s"]["mean"]
+    # Little's law: rate × time in the system; the run's ramp and drain are a few percent of it.
+    assert few[0] * few[1]["e2e_s"]["mean"] == pytest.approx(4, rel=0.02)
+    assert "closed loop of 64 clients: " in run("--concurrency", 64).stdout
+    refused = run("--concurrency", 4, "--load", 2)
+    assert refused.exit_code == 2
+    assert "neither --sessions nor --load" in refused.output
+
+
+def test_sessions_wait_for_their_last_turn(run, tmp_path):
+    """Two turns a second apart, 400 tokens of output: the second comes when the first ends."""
+    file = tmp_path / "sessions.csv"
+    rows = {"arrival_s": [0.0, 1.0], "input_tokens": [100, 100], "output_tokens": [400, 400]}
+    pl.DataFrame(rows | {"session_id": ["a", "a"]}).write_csv(file)
+    per_request = tmp_path / "requests.parquet"
+    result = run("--trace", file, "--sessions", "--per-request", per_request, only=True)
+    assert result.exit_code == 0
+    table = pl.read_parquet(per_request)
+    assert table["arrival_s"][1] == pytest.approx(table["e2e_s"][0], rel=1e-12)
+    assert table["e2e_s"][0] > 1.0
+    assert "names no sessions" in run("--sessions").stderr
+
+
+def test_other_policies(run):
+    plain = json.loads(run("--json").stdout)
+    for policy in ("dynamic_splitfuse", "sarathi_serve", "sarathi", "sglang"):
+        data = json.loads(run("--json", "--policy", policy).stdout)
+        assert data["scheduler"]["policy"] == policy
+        assert data["classes"][0]["e2e_s"]["count"] == 1500
+    # One block of max_model_len each: few requests fit at once.
+    sarathi = json.loads(run("--json", "--policy", "sarathi").stdout)
+    assert sarathi["scheduler"]["num_blocks"] < plain["scheduler"]["num_blocks"] / 1000
+    with pytest.raises(InputError, match="--policy orca: without chunking"):
+        run("--policy", "orca")
+    whole = ("--policy", "orca", "--max-model-len", 4096, "--max-num-batched-tokens", 4096)
+    assert run(*whole).exit_code == 0
+
+
+def test_priorities_come_from_the_classes(run, tmp_path):
+    rows = {"arrival_s": [0.0, 0.01, 0.02], "input_tokens": [10] * 3, "output_tokens": [50] * 3}
+    file = tmp_path / "labelled.csv"
+    pl.DataFrame(rows | {"class": ["batch", "batch", "chat"]}).write_csv(file)
+    slo = tmp_path / "classes.yaml"
+    slo.write_text(
+        "model: meta-llama/Llama-3.1-8B-Instruct\nclasses:\n"
+        "  chat: {match: {class: chat}, priority: -1, slo: {ttft_s: {p99: 5}}}\n"
+        "  batch: {slo: {ttft_s: {p99: 60}}}\n"
+    )
+
+    def waited(*more):
+        words = ["--trace", file, "--slo", slo, "--max-num-seqs", 1, "--json", *more]
+        data = json.loads(run(*words, only=True).stdout)
+        return {each["name"]: each["queue_s"]["max"] for each in data["classes"]}
+
+    plain, urgent = waited(), waited("--scheduling-policy", "priority")
+    assert urgent["chat"] < plain["chat"] / 1.5
+    assert urgent["batch"] > plain["batch"]
+    assert "policy vllm_v1, scheduling policy priority" in (
+        run("--scheduling-policy", "priority").stdout
+    )
+
+
 def test_a_pipeline_and_drafts_are_what_was_simulated(run):
     data = json.loads(run("--json", "--pp", 2).stdout)
     assert data["deployment"]["pipeline_parallel_size"] == 2
@@ -196,3 +269,14 @@ def test_separate_pools(run):
     slow = json.loads(run("--json", *words[:-1], "1e9").stdout)
     assert slow["classes"][0]["ttft_s"]["p50"] > 2 * data["classes"][0]["ttft_s"]["p50"]
     assert "(2 prefill + 3 decode) × (1 × h100-sxm)" in run(*words).stdout
+
+
+def test_pools_and_pipelines_do_not_follow_ends(run):
+    pools = ["--prefill-replicas", 1, "--kv-link-bytes-per-s", "50e9"]
+    for words in (["--concurrency", 4], ["--sessions"]):
+        with pytest.raises(InputError, match="closed loops are replayed without separate pools"):
+            run(*pools, *words)
+        with pytest.raises(InputError, match="closed loops are replayed without pipelines"):
+            run("--pp", 2, *words)
+    with pytest.raises(InputError, match="priority is replayed without separate pools"):
+        run(*pools, "--scheduling-policy", "priority")

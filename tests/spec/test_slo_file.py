@@ -29,6 +29,7 @@ engine: {{name: vllm, version: "0.11"}}
 classes:
   chat:
     match: {{class: [chat, support], input_tokens: {{max: 8000}}}}
+    priority: -1
     slo:
       e2e_s: {{p90: 20}}
       itl_s: {{p99.9: 0.5}}
@@ -114,6 +115,7 @@ def test_full_file(load):
         ("e2e_s", 90.0, 20.0),
     ]
     assert rest.match == {}
+    assert (chat.priority, rest.priority) == (-1, 0)
     assert slo == Slo(
         model=MODEL,
         classes=(chat, rest),

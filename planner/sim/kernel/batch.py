@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import clock, heap, ledger, meter, prefix
+from planner.sim.kernel import clock, heap, ledger, meter, prefix, release
 from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
 from planner.sim.kernel.world import E2E, TTFT, World
 
@@ -161,7 +161,7 @@ def judge(w: World, number: int, first: bool) -> None:
                 w.st.lost = 1
 
 
-@part
+@rare
 def retire(w: World, slot: int) -> None:
     """Let a finished request go: its last token was never computed."""
     request = w.requests[w.slots[slot].request]
@@ -179,6 +179,8 @@ def finish(w: World, slot: int) -> None:
     st.finished += 1
     st.finished_last += 1
     w.bins[st.bin].finished += 1
+    if len(w.turns) > 0:
+        release.follow_up(w, number)
     if len(w.targets) > st.itl_targets:
         judge(w, number, False)
     if st.asynchronous == 1 or st.caching == 1:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import ledger, prefix, vllm_v1
-from planner.sim.kernel.fleet import Fleet, append, outstanding, replica
+from planner.sim.kernel import ledger, prefix
+from planner.sim.kernel.fleet import Fleet, append, catch_up, outstanding, replica
 from planner.sim.kernel.world import World
 
 
-@rare
-def cached_blocks(w: World, number: int) -> int:
+@part
+def hits_in(w: World, number: int) -> int:
     """Return how many of a prompt's leading full blocks a replica's cache holds now."""
     prefix.settle(w)
     row = w.prefix[number]
@@ -20,6 +21,12 @@ def cached_blocks(w: World, number: int) -> int:
     while hits < row.shared_blocks and w.first_node[prefix.key_of(w, row.begin, hits)] >= 0:
         hits += 1
     return hits
+
+
+@rare
+def cached_blocks(f: Fleet, r: int, number: int) -> int:
+    """Return how many of a prompt's leading full blocks replica `r` holds now."""
+    return hits_in(refer(replica(f, r)), number)
 
 
 @part
@@ -39,7 +46,7 @@ def lightest(loads: NDArray[np.int64], overlaps: NDArray[np.int64], least: int, 
 
 @entry
 def run_cache_aware(
-    f: Fleet,
+    fleet: Fleet,
     tails: NDArray[np.int64],
     assigned: NDArray[np.int64],
     loads: NDArray[np.int64],
@@ -52,17 +59,16 @@ def run_cache_aware(
     `thresholds` are cache_threshold, balance_abs_threshold and balance_rel_threshold, see
     `planner.sim.routing.CacheAware`; `loads` and `overlaps` are room to work, one a replica.
     """
+    f = refer(fleet)
     replicas = len(f.states)
     chosen = replicas - 1
     for number in range(len(f.requests)):
         at_s = f.requests[number].arrival_s
         for r in range(replicas):
-            w = replica(f, r)
-            vllm_v1.advance(w, at_s)
-            if w.st.lost == 1 or w.st.fault > 0:
+            if not catch_up(f, r, at_s):
                 return
-            loads[r] = outstanding(w, assigned[r], at_s)
-            overlaps[r] = cached_blocks(w, number)
+            loads[r] = outstanding(f.states[r], assigned[r], at_s)
+            overlaps[r] = cached_blocks(f, r, number)
         low = loads[0]
         high = loads[0]
         best = overlaps[0]
@@ -75,11 +81,10 @@ def run_cache_aware(
         if uneven or best <= thresholds[0] * blocks:
             best = 0
         chosen = lightest(loads, overlaps, best, chosen)
-        append(replica(f, chosen), tails[chosen], number)
+        append(f, chosen, tails[chosen], number)
         tails[chosen] = number
         assigned[chosen] += 1
         replica_of[number] = chosen
     for r in range(replicas):
-        vllm_v1.advance(replica(f, r), np.inf)
-        if f.states[r].lost == 1 or f.states[r].fault > 0:
+        if not catch_up(f, r, np.inf):
             return

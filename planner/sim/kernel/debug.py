@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.sim.jit import part, rare
+from planner.sim.jit import rare
 from planner.sim.kernel import ledger, prefix
 from planner.sim.kernel.world import World
 
@@ -20,7 +20,7 @@ FAULTS = (
 )
 
 
-@part
+@rare
 def held_tokens(w: World, slot: int) -> int:
     """Return the computed tokens of a running request, from its own figures."""
     s = w.slots[slot]
@@ -32,7 +32,7 @@ def held_tokens(w: World, slot: int) -> int:
     return int(s.total if w.st.prompt_blocks == 1 else s.computed)
 
 
-@part
+@rare
 def totals_fault(w: World, used: int, kinds: int, kv_tokens: int, windowed: int) -> int:
     """Hold what the running list adds up to against the kernel's totals."""
     st = w.st
@@ -47,7 +47,7 @@ def totals_fault(w: World, used: int, kinds: int, kv_tokens: int, windowed: int)
     return 4 if windowed != 0 else 0
 
 
-@part
+@rare
 def shared_blocks(w: World, slot: int) -> int:
     """Return how many of a running request's blocks are in the prefix cache's file."""
     if w.st.caching == 0:
@@ -56,7 +56,7 @@ def shared_blocks(w: World, slot: int) -> int:
     return int(min(filed, held_tokens(w, slot) // w.st.block_size))
 
 
-@part
+@rare
 def cache_fault(w: World) -> int:
     """Walk the queue of free blocks: it holds no block in use, and all the others."""
     st = w.st
@@ -73,7 +73,7 @@ def cache_fault(w: World) -> int:
     return 0
 
 
-@part
+@rare
 def held_nodes(w: World) -> int:
     """Return the shared blocks that running requests hold, each counted once."""
     total = 0

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.sim.jit import entry, inlined, part
+from planner.sim.by_reference import refer
+from planner.sim.jit import entry, inlined, part, rare
 from planner.sim.kernel import vllm_v1
 from planner.sim.kernel.world import World
 
@@ -25,6 +26,10 @@ class Fleet(NamedTuple):
     heap: NDArray[np.int64]
     cross_heap: NDArray[np.int64]
     resume: Any
+    waiting: NDArray[np.int64]
+    rank: NDArray[np.int64]
+    turns: Any
+    releases: NDArray[np.int64]
     prefix: Any
     ids: NDArray[np.int32]
     nodes: Any
@@ -50,6 +55,10 @@ def member(f: Fleet, r: int) -> World:
         f.heap[r],
         f.cross_heap[r],
         f.resume,
+        f.waiting[r],
+        f.rank,
+        f.turns,
+        f.releases,
         f.prefix,
         f.ids,
         f.nodes[r],
@@ -67,36 +76,47 @@ replica = inlined(member)
 
 
 @part
-def outstanding(w: World, assigned: int, at_s: float) -> int:
+def outstanding(st: Any, assigned: int, at_s: float) -> int:  # noqa: ANN401 - a record
     """Return the requests of a replica that have not given their last token at `at_s`.
 
     The step that was running at `at_s` has been executed to its end: what finishes then counts.
     """
-    done = w.st.finished
-    if w.st.now > at_s:
-        done -= w.st.finished_last
+    done = st.finished
+    if st.now > at_s:
+        done -= st.finished_last
     return int(assigned - done)
 
 
 @part
-def append(w: World, tail: int, number: int) -> None:
+def append(f: Fleet, r: int, tail: int, number: int) -> None:
     """Queue a request at a replica whose last queued request is `tail` (-1: none ever)."""
-    w.requests[number].following = -1
-    w.st.resume = -np.inf  # a run that was put off may end sooner now
-    if w.st.head < 0:
-        w.st.head = number
+    f.requests[number].following = -1
+    f.states[r].resume = -np.inf  # a run that was put off may end sooner now
+    if f.states[r].head < 0:
+        f.states[r].head = number
     else:
-        w.requests[tail].following = number
+        f.requests[tail].following = number
+
+
+@rare
+def catch_up(f: Fleet, r: int, until_s: float) -> bool:
+    """Run one replica up to `until_s`; return whether the others may go on."""
+    vllm_v1.advance(refer(replica(f, r)), until_s)
+    return bool(f.states[r].lost == 0 and f.states[r].fault == 0)
 
 
 @entry
 def run_least_loaded(
-    f: Fleet, tails: NDArray[np.int64], assigned: NDArray[np.int64], replica_of: NDArray[np.int32]
+    fleet: Fleet,
+    tails: NDArray[np.int64],
+    assigned: NDArray[np.int64],
+    replica_of: NDArray[np.int32],
 ) -> None:
     """Send every request to the replica with the fewest unfinished requests; run to the end.
 
     Ties go round: the search starts behind the last choice.
     """
+    f = refer(fleet)
     replicas = len(f.states)
     chosen = replicas - 1
     for number in range(len(f.requests)):
@@ -105,20 +125,18 @@ def run_least_loaded(
         choice = 0
         for k in range(replicas):
             r = (chosen + 1 + k) % replicas
-            w = replica(f, r)
-            vllm_v1.advance(w, at_s)
-            if w.st.lost == 1 or w.st.fault > 0:
+            # A run that was put off, and ends later, cannot change what is unfinished now.
+            if f.states[r].resume < at_s and not catch_up(f, r, at_s):
                 return
-            load = outstanding(w, assigned[r], at_s)
+            load = outstanding(f.states[r], assigned[r], at_s)
             if fewest < 0 or load < fewest:
                 fewest = load
                 choice = r
         chosen = choice
-        append(replica(f, choice), tails[choice], number)
+        append(f, choice, tails[choice], number)
         tails[choice] = number
         assigned[choice] += 1
         replica_of[number] = choice
     for r in range(replicas):
-        vllm_v1.advance(replica(f, r), np.inf)
-        if f.states[r].lost == 1 or f.states[r].fault > 0:
+        if not catch_up(f, r, np.inf):
             return

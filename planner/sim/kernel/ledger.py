@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.sim.jit import part
+from planner.sim.jit import part, rare
 from planner.sim.kernel import heap
 from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
 from planner.sim.kernel.world import World
@@ -96,7 +96,7 @@ def is_crossing(w: World, entry: int) -> bool:
     return bool(slot.decoding == 1 and (slot.growing >> g) & 1 == 1 and due == entry >> SLOT_BITS)
 
 
-@part
+@rare
 def push_crossing(w: World, slot: int, g: int) -> None:
     """Note the step at which a decode's context fills window group `g`."""
     st = w.st

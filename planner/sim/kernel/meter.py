@@ -40,7 +40,7 @@ def roll_bin(w: World) -> None:
         st.bin_end = w.bins[st.bin].end_s if st.bin + 1 < len(w.bins) else np.inf
 
 
-@part
+@rare
 def add_gaps(w: World, class_id: int, gap_s: float, count: int) -> None:
     """Count `count` gaps of one length for one class."""
     window = w.bin_window[w.st.bin, class_id]

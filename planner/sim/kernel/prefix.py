@@ -253,7 +253,7 @@ def release_filed(w: World, slot: int, tokens: int, stack: int) -> None:
     st.cache_version += 1
 
 
-@part
+@rare
 def give_back(w: World, slot: int, tokens: int, stack: int) -> None:
     """Give back the blocks of a slot that holds `tokens` tokens."""
     if w.st.caching == 1:

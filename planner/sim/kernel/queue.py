@@ -1,20 +1,42 @@
 """vLLM's waiting queue: who is at its head, whether it may start, and its admission.
 
-Waiting requests need no queue of their own: the preempted are a stack in front, the others follow
-by arrival.
+First come, first served, waiting requests need no queue of their own: the preempted are a stack in
+front, the others follow by arrival. With priorities all that have arrived are in a heap, the
+preempted among them where their priority and arrival put them.
 """
 
 from __future__ import annotations
 
-from planner.sim.jit import part
-from planner.sim.kernel import batch, ledger, prefix
+from planner.sim.jit import part, rare
+from planner.sim.kernel import batch, heap, ledger, prefix, release
 from planner.sim.kernel.world import World
+
+NUMBER_BITS = 40  # a waiting entry is (rank << NUMBER_BITS) | request number; numbers go by arrival
+NUMBER_MASK = (1 << NUMBER_BITS) - 1
+
+
+@part
+def enqueue(w: World, number: int) -> None:
+    """Let a request wait where its priority and arrival put it."""
+    entry = (w.rank[w.requests[number].class_id] << NUMBER_BITS) | number
+    w.st.queued = heap.push(w.waiting, w.st.queued, entry)
+
+
+@rare
+def enqueue_arrivals(w: World) -> None:
+    """Let wait by priority whatever the scheduler knows to have arrived."""
+    st = w.st
+    while st.head >= 0 and w.requests[st.head].arrival_s <= st.visible:
+        enqueue(w, st.head)
+        release.leave_list(w)
 
 
 @part
 def is_waiting(w: World) -> bool:
     """Return whether the scheduler knows of a waiting request."""
     st = w.st
+    if st.by_priority == 1:
+        return bool(st.queued > 0)
     return bool(st.stacked > 0 or (st.head >= 0 and w.requests[st.head].arrival_s <= st.visible))
 
 
@@ -24,7 +46,7 @@ def chunk_limit(w: World) -> int:
     st = w.st
     if st.threshold == 0:
         return int(st.max_num_batched_tokens)
-    known = st.running + st.stacked
+    known = st.running + st.stacked + st.queued
     request = st.head
     while known < 2 and request >= 0 and w.requests[request].arrival_s <= st.visible:
         known += 1
@@ -35,9 +57,21 @@ def chunk_limit(w: World) -> int:
 
 
 @part
+def head_number(w: World) -> int:
+    """Return the request at the head of the queue."""
+    st = w.st
+    if st.by_priority == 1:
+        return int(w.waiting[0] & NUMBER_MASK)
+    return int(w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head)
+
+
+@part
 def head_tokens(w: World) -> int:
     """Return the tokens the head of the queue must compute before its next output token."""
     st = w.st
+    if st.by_priority == 1:
+        number = head_number(w)
+        return int(w.requests[number].input_tokens + w.resume[number].generated)
     if st.stacked > 0:
         entry = w.slots[st.stacked - 1]
         return int(w.requests[entry.stack_request].input_tokens + entry.stack_generated)
@@ -48,7 +82,7 @@ def head_tokens(w: World) -> int:
 def head_cached(w: World, total: int) -> int:
     """Return the tokens of the queue's head that the prefix cache holds; one is always computed."""
     st = w.st
-    number = w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head
+    number = head_number(w)
     if st.caching == 1:
         prefix.look_up(w, number, total)
         return int(st.hit_blocks * st.block_size)
@@ -89,7 +123,14 @@ def take_head(w: World, cached: int) -> int:
     slot = ledger.take_slot(w)
     s = w.slots[slot]
     s.growing = 0
-    if st.stacked > 0:
+    if st.by_priority == 1:
+        number = head_number(w)
+        st.queued = heap.pop(w.waiting, st.queued)
+        st.recomputed_tokens += max(w.resume[number].computed - cached, 0)
+        s.request = number
+        s.generated = w.resume[number].generated
+        s.last_token_s = w.resume[number].last_token_s
+    elif st.stacked > 0:
         st.stacked -= 1
         entry = w.slots[st.stacked]
         st.recomputed_tokens += max(entry.stack_computed - cached, 0)
@@ -99,7 +140,7 @@ def take_head(w: World, cached: int) -> int:
     else:
         s.request = st.head
         s.generated = 0
-        st.head = w.requests[st.head].following
+        release.leave_list(w)
     if w.requests[s.request].preemptions == 0:
         w.requests[s.request].scheduled_s = st.now
         st.hit_tokens += cached
@@ -108,7 +149,7 @@ def take_head(w: World, cached: int) -> int:
     return slot
 
 
-@part
+@rare
 def admit(w: World, budget: int) -> None:
     """Admit from the head of the queue while budget, slots and blocks last."""
     st = w.st

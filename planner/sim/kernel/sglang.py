@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import batch, ledger, meter, prefix, queue, vllm_v1
+from planner.sim.kernel import batch, ledger, meter, prefix, queue, release, vllm_v1
 from planner.sim.kernel.debug import conservation_fault
 from planner.sim.kernel.world import World
 
@@ -61,7 +62,7 @@ def take_head(w: World) -> int:
     request = w.requests[st.head]
     s.generated = w.resume[st.head].generated
     s.last_token_s = w.resume[st.head].last_token_s
-    st.head = request.following
+    release.leave_list(w)
     if request.preemptions == 0:
         request.scheduled_s = st.now
     s.computed = 0
@@ -251,6 +252,8 @@ def nothing_runs(w: World, until_s: float) -> bool:
 def next_event(w: World, until_s: float) -> bool:
     """Run up to the next event; return False if nothing more starts before `until_s`."""
     st = w.st
+    if st.released > 0:
+        release.take_in(w)
     waiting = queue.is_waiting(w)
     if st.decodes == 0 and st.partials == 0 and not waiting:
         return nothing_runs(w, until_s)
@@ -268,8 +271,9 @@ def next_event(w: World, until_s: float) -> bool:
 
 
 @entry
-def advance(w: World, until_s: float) -> None:
+def run(world: World, until_s: float) -> None:
     """Run every step that starts before `until_s`; stop early when a probe is lost."""
+    w = refer(world)
     st = w.st
     while st.lost == 0 and st.fault == 0 and next_event(w, until_s):
         if st.debug == 1:

@@ -16,6 +16,7 @@ schedules once more a request that only its accepted drafts have finished.
 
 from __future__ import annotations
 
+from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
 from planner.sim.kernel import batch, debug, landing, ledger, meter, prefix, queue
 from planner.sim.kernel.pipeline import CHUNK, FIRST, Pipe, launch
@@ -319,9 +320,15 @@ def stepped_fault(w: World, p: Pipe) -> int:
     return 1 if used + st.free_blocks != st.num_blocks else 0
 
 
-@entry
+@rare
 def advance(w: World, p: Pipe, until_s: float) -> None:
     """Run every step that starts before `until_s`; stop early when a probe is lost."""
     while w.st.lost == 0 and w.st.fault == 0 and next_event(w, p, until_s):
         if w.st.debug == 1:
             w.st.fault = stepped_fault(w, p)
+
+
+@entry
+def run(w: World, p: Pipe, until_s: float) -> None:
+    """Run every step that starts before `until_s`; stop early when a probe is lost."""
+    advance(refer(w), refer(p), until_s)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.sim.jit import entry, inlined
+from planner.sim.by_reference import refer
+from planner.sim.jit import entry, inlined, rare
 from planner.sim.kernel import stepped
 from planner.sim.kernel.fleet import Fleet, append, outstanding, replica
 from planner.sim.kernel.pipeline import Pipe
@@ -29,10 +30,17 @@ def pipe_member(p: Pipe, r: int) -> Pipe:
 pipe = inlined(pipe_member)
 
 
+@rare
+def catch_up(f: Fleet, pipes: Pipe, r: int, until_s: float) -> bool:
+    """Run one replica up to `until_s`; return whether the others may go on."""
+    stepped.advance(refer(replica(f, r)), refer(pipe(pipes, r)), until_s)
+    return bool(f.states[r].lost == 0 and f.states[r].fault == 0)
+
+
 @entry
 def run_least_loaded(
-    f: Fleet,
-    pipes: Pipe,
+    fleet: Fleet,
+    pipe_lines: Pipe,
     tails: NDArray[np.int64],
     assigned: NDArray[np.int64],
     replica_of: NDArray[np.int32],
@@ -41,6 +49,8 @@ def run_least_loaded(
 
     Ties go round: the search starts behind the last choice.
     """
+    f = refer(fleet)
+    pipes = refer(pipe_lines)
     replicas = len(f.states)
     chosen = replicas - 1
     for number in range(len(f.requests)):
@@ -49,20 +59,17 @@ def run_least_loaded(
         choice = 0
         for k in range(replicas):
             r = (chosen + 1 + k) % replicas
-            w = replica(f, r)
-            stepped.advance(w, pipe(pipes, r), at_s)
-            if w.st.lost == 1 or w.st.fault > 0:
+            if not catch_up(f, pipes, r, at_s):
                 return
-            load = outstanding(w, assigned[r], at_s)
+            load = outstanding(f.states[r], assigned[r], at_s)
             if fewest < 0 or load < fewest:
                 fewest = load
                 choice = r
         chosen = choice
-        append(replica(f, choice), tails[choice], number)
+        append(f, choice, tails[choice], number)
         tails[choice] = number
         assigned[choice] += 1
         replica_of[number] = choice
     for r in range(replicas):
-        stepped.advance(replica(f, r), pipe(pipes, r), np.inf)
-        if f.states[r].lost == 1 or f.states[r].fault > 0:
+        if not catch_up(f, pipes, r, np.inf):
             return

@@ -8,6 +8,8 @@ was preempted in this step. Three ways through a step, all with one meaning:
 - `schedule_totals`: one step in which every block that is needed is free;
 - `schedule_listed`: one step, request by request, for preemption and chunk thresholds.
 
+With priorities (`by_priority`) the least urgent of the running is preempted, wherever it stands.
+
 V0 (`prefill_first`) admits whole prompts, in steps of their own while every decode waits; its
 other steps are decodes alone.
 """
@@ -16,8 +18,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import batch, clock, ledger, meter, prefix, queue
+from planner.sim.kernel import batch, clock, ledger, meter, preemption, queue, release
 from planner.sim.kernel.debug import conservation_fault
 from planner.sim.kernel.heap import SLOT_BITS
 from planner.sim.kernel.world import World
@@ -48,83 +51,29 @@ def schedule_totals(w: World) -> int:
     return int(budget - chunk)
 
 
-@part
-def forget_zombie(w: World, slot: int) -> None:
-    """Take one finished but unnoticed request off the running list."""
-    st = w.st
-    kept = 0
-    for i in range(st.zombies):
-        if w.slots[i].zombie_list != slot:
-            w.slots[kept].zombie_list = w.slots[i].zombie_list
-            kept += 1
-    st.zombies = kept
-    w.slots[slot].zombie = 0
-    batch.retire(w, slot)
-
-
-@rare
-def preempt_last(w: World) -> None:
-    """Send the last admitted request back to the front of the queue; its KV is lost."""
-    st = w.st
-    slot = st.back
-    s = w.slots[slot]
-    request = w.requests[s.request]
-    request.preemptions += 1
-    st.preempted += 1
-    w.bins[st.bin].preemptions += 1
-    if s.zombie == 1:  # its last token is out: it only loses its place
-        forget_zombie(w, slot)
-        return
-    if s.decoding == 1:
-        tokens = s.start + st.step
-        s.computed = tokens - 1
-        s.generated = tokens - request.input_tokens
-        s.last_token_s = st.now - s.late_s
-        ledger.leave_decodes(w, slot)
-    else:
-        st.partials -= 1
-    entry = w.slots[st.stacked]
-    entry.stack_request = s.request
-    entry.stack_generated = s.generated
-    entry.stack_last_token_s = s.last_token_s
-    entry.stack_computed = s.computed
-    entry.stack_run = -1
-    early = st.prompt_blocks == 1 and s.computed < s.total
-    prefix.give_back(w, slot, s.total if early else s.computed, st.stacked)
-    st.stacked += 1
-    ledger.drop_slot(w, slot)
-
-
-@part
-def make_room(w: World, slot: int, blocks: int) -> bool:
-    """Preempt from the tail until `blocks` are free; return whether `slot` itself survived."""
-    while blocks > w.st.free_blocks:
-        victim = w.st.back
-        preempt_last(w)
-        if victim == slot:
-            return False
-    return True
-
-
 @rare
 def schedule_listed(w: World) -> int:
     """Walk the running list in admission order; return the budget left."""
     st = w.st
     budget = st.max_num_batched_tokens
     limit = queue.chunk_limit(w)
+    if st.by_priority == 1:
+        preemption.plan_by_priority(w, limit)
     slot = st.front
     while slot >= 0 and budget > 0:
         s = w.slots[slot]
         if s.zombie == 1:
             slot = s.after
             continue
-        done = s.start + st.step - 1 if s.decoding == 1 else s.computed
-        chunk = 1 if s.decoding == 1 else min(s.total - done, budget, limit)
-        blocks = ledger.blocks_of(done + chunk, st.block_size)
-        blocks -= ledger.blocks_of(done, st.block_size)
+        if st.by_priority == 1 and s.planned == 0:
+            break
+        chunk = preemption.next_chunk(w, slot, budget, limit)
+        if st.by_priority == 1:
+            chunk = s.planned
+        blocks = preemption.blocks_for(w, slot, chunk)
         if s.decoding == 0 and st.prompt_blocks == 1:
             blocks = 0
-        if not make_room(w, slot, blocks):
+        if not preemption.make_room(w, slot, blocks):
             return int(budget)
         st.free_blocks -= blocks
         budget -= chunk
@@ -184,7 +133,9 @@ def decode_run(w: World, until_s: float) -> bool:
     if span >= limit:
         steps = clock.steps_until(floor, first, slope, steps, limit)
         span = clock.run_s(floor, first, slope, steps)
-    if not waiting and st.head >= 0 and st.running < st.max_num_seqs:
+    # By priority an arrival can pass a head that has to wait.
+    heeded = not waiting or st.by_priority == 1
+    if heeded and st.head >= 0 and st.running < st.max_num_seqs:
         limit = w.requests[st.head].arrival_s - st.now
         # An asynchronous scheduler sees an arrival one step later.
         lag = st.asynchronous
@@ -217,7 +168,7 @@ def one_step(w: World) -> bool:
     st = w.st
     preempted = st.preempted
     # Under a threshold several prompts run at once, and can leave decodes behind them out.
-    ordered = st.stalled == 1 or (st.threshold > 0 and (st.partials > 0 or st.late > 0))
+    ordered = st.stalled == 1 or st.late > 0 or (st.threshold > 0 and st.partials > 0)
     batch.clear_batch(w)
     budget = -1 if ordered else schedule_totals(w)
     if budget < 0:
@@ -230,7 +181,7 @@ def one_step(w: World) -> bool:
     return True
 
 
-@part
+@rare
 def prefill_step(w: World) -> None:
     """Time one step of whole prompts alone, as many as budget, slots and blocks take."""
     batch.clear_batch(w)
@@ -244,6 +195,8 @@ def notice(w: World) -> None:
     w.st.visible = w.st.now
     w.st.events += 1
     batch.release_zombies(w)
+    if w.st.late > 0:
+        batch.rejoin_starved(w)
 
 
 @part
@@ -253,9 +206,9 @@ def wake(w: World, until_s: float) -> bool:
     if st.running > 0 or st.visible < st.now:
         notice(w)
         return True
-    if st.head < 0 or w.requests[st.head].arrival_s >= until_s:
+    if st.queued == 0 and (st.head < 0 or w.requests[st.head].arrival_s >= until_s):
         return False
-    if w.requests[st.head].arrival_s <= st.now or st.stacked > 0:
+    if st.queued + st.stacked > 0 or w.requests[st.head].arrival_s <= st.now:
         st.fault = 8  # known, alone, and still cannot start
         return False
     st.now = w.requests[st.head].arrival_s
@@ -277,6 +230,10 @@ def is_steady(w: World) -> bool:
 def next_event(w: World, until_s: float) -> bool:
     """Run up to the next event; return False if nothing more starts before `until_s`."""
     st = w.st
+    if st.released > 0:
+        release.take_in(w)
+    if st.by_priority == 1:
+        queue.enqueue_arrivals(w)
     joins = queue.is_waiting(w) and queue.can_admit(w)
     if st.decodes == 0 and st.partials == 0 and not joins:
         return wake(w, until_s)
@@ -299,7 +256,7 @@ def next_event(w: World, until_s: float) -> bool:
     return True
 
 
-@entry
+@rare
 def advance(w: World, until_s: float) -> None:
     """Run every step that starts before `until_s`; stop early when a probe is lost."""
     st = w.st
@@ -308,3 +265,9 @@ def advance(w: World, until_s: float) -> None:
     while st.lost == 0 and st.fault == 0 and next_event(w, until_s):
         if st.debug == 1:
             st.fault = conservation_fault(w)
+
+
+@entry
+def run(w: World, until_s: float) -> None:
+    """Run every step that starts before `until_s`; stop early when a probe is lost."""
+    advance(refer(w), until_s)

@@ -33,6 +33,8 @@ STATE = np.dtype(
         ("unit_blocks", "i8"),  # engine blocks that end in one trace block, at most
         ("threshold", "i8"),  # long_prefill_token_threshold
         ("threshold_needs_company", "i8"),
+        ("by_priority", "i8"),  # the waiting and the victims go by priority, then arrival
+        ("clients", "i8"),  # of a closed loop; 0: arrivals, and turns that follow a session's last
         ("asynchronous", "i8"),
         ("debug", "i8"),
         # Physics, see planner.perf.step_cost.StepCost
@@ -59,6 +61,10 @@ STATE = np.dtype(
         # Who runs, who waits
         ("head", "i8"),  # first request that was never scheduled, -1: none known
         ("turns", "i8"),  # admissions so far
+        ("queued", "i8"),  # waiting by priority
+        ("line", "i8"),  # closed loop: what the next free client sends; below 0: nothing
+        ("released", "i8"),  # their arrival is known, but they are not in the list yet
+        ("arrived", "i8"),  # last of the list that is known to have arrived, -1: none
         ("running", "i8"),  # slots in use, those of finished but unnoticed requests included
         ("decodes", "i8"),
         ("partials", "i8"),  # running requests whose prompt is not yet computed
@@ -131,6 +137,7 @@ SLOT = np.dtype(
         ("late_s", "f8"),  # decode: time lost since the last output token
         ("growing", "i8"),  # decode: bit g is set while the context is inside window g
         ("turn", "i8"),  # how many were admitted before
+        ("planned", "i8"),  # by priority: tokens of the step being gathered
         ("before", "i4"),
         ("after", "i4"),
         ("decoding", "i4"),
@@ -168,7 +175,20 @@ REQUEST = np.dtype(
 )
 
 RESUME = np.dtype(
-    [("last_token_s", "f8"), ("generated", "i8")],  # of a retracted request (SGLang)
+    [
+        ("last_token_s", "f8"),
+        ("generated", "i8"),
+        ("computed", "i8"),  # lost to the last preemption
+    ],
+    align=True,
+)
+
+TURN = np.dtype(
+    [
+        ("following", "i8"),  # its session's next turn, or the next in line; -1: none
+        ("think_s", "f8"),  # from the end of what it waits for to its arrival
+        ("earliest_s", "f8"),
+    ],
     align=True,
 )
 
@@ -249,7 +269,11 @@ class World(NamedTuple):
     classes: NDArray[np.int64]  # decodes by class
     heap: NDArray[np.int64]  # completions by step
     cross_heap: NDArray[np.int64]  # window crossings by step
-    resume: Any  # RESUME [n], for SGLang alone
+    resume: Any  # RESUME [n], of the preempted, for SGLang and priorities
+    waiting: NDArray[np.int64]  # [n] heap of the waiting, for priorities
+    rank: NDArray[np.int64]  # [classes] order of their priorities, the most urgent is 0
+    turns: Any  # TURN [n], where arrivals follow ends
+    releases: NDArray[np.int64]  # [n] heap of the released
     prefix: Any  # PREFIX [n], without prefix cache empty like the next four
     ids: NDArray[np.int32]  # trace blocks of each request
     nodes: Any  # NODE [num_blocks + 1]

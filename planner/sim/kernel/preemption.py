@@ -1,0 +1,152 @@
+"""vLLM's preemption by recompute: who must go when blocks are missing, and how.
+
+First come, first served, the request admitted last goes. With priorities the least urgent goes,
+wherever it stands in the running list.
+"""
+
+from __future__ import annotations
+
+from planner.sim.jit import part, rare
+from planner.sim.kernel import batch, ledger, prefix, queue
+from planner.sim.kernel.world import World
+
+
+@part
+def forget_zombie(w: World, slot: int) -> None:
+    """Take one finished but unnoticed request off the running list."""
+    st = w.st
+    kept = 0
+    for i in range(st.zombies):
+        if w.slots[i].zombie_list != slot:
+            w.slots[kept].zombie_list = w.slots[i].zombie_list
+            kept += 1
+    st.zombies = kept
+    w.slots[slot].zombie = 0
+    batch.retire(w, slot)
+
+
+@rare
+def preempt(w: World, slot: int) -> None:
+    """Send a running request back to the queue, in front if not by priority; its KV is lost."""
+    st = w.st
+    s = w.slots[slot]
+    request = w.requests[s.request]
+    request.preemptions += 1
+    st.preempted += 1
+    w.bins[st.bin].preemptions += 1
+    if s.zombie == 1:  # its last token is out: it only loses its place
+        forget_zombie(w, slot)
+        return
+    if s.decoding == 1:
+        tokens = s.start + st.step
+        s.computed = tokens - 1
+        s.generated = tokens - request.input_tokens
+        s.last_token_s = st.now - s.late_s
+        ledger.leave_decodes(w, slot)
+    else:
+        st.partials -= 1
+    early = st.prompt_blocks == 1 and s.computed < s.total
+    held = s.total if early else s.computed
+    if st.by_priority == 1:
+        resume = w.resume[s.request]
+        resume.generated = s.generated
+        resume.last_token_s = s.last_token_s
+        resume.computed = s.computed
+        queue.enqueue(w, s.request)
+        st.free_blocks += ledger.blocks_of(held, st.block_size)
+    else:
+        entry = w.slots[st.stacked]
+        entry.stack_request = s.request
+        entry.stack_generated = s.generated
+        entry.stack_last_token_s = s.last_token_s
+        entry.stack_computed = s.computed
+        entry.stack_run = -1
+        prefix.give_back(w, slot, held, st.stacked)
+        st.stacked += 1
+    ledger.drop_slot(w, slot)
+
+
+@part
+def make_room(w: World, slot: int, blocks: int) -> bool:
+    """Preempt from the tail until `blocks` are free; return whether `slot` itself survived."""
+    while blocks > w.st.free_blocks:
+        victim = w.st.back
+        preempt(w, victim)
+        if victim == slot:
+            return False
+    return True
+
+
+@part
+def tokens_done(w: World, slot: int) -> int:
+    """Return the tokens of a running request that have been computed."""
+    s = w.slots[slot]
+    return int(s.start + w.st.step - 1 if s.decoding == 1 else s.computed)
+
+
+@part
+def next_chunk(w: World, slot: int, budget: int, limit: int) -> int:
+    """Return the tokens a running request takes in the next step."""
+    s = w.slots[slot]
+    return int(1 if s.decoding == 1 else min(s.total - s.computed, budget, limit))
+
+
+@rare
+def least_urgent(w: World) -> int:
+    """Return the running request with the last priority, and of those the one that came last."""
+    victim = w.st.front
+    slot = victim
+    while slot >= 0:
+        number = w.slots[slot].request
+        rank = w.rank[w.requests[number].class_id]
+        other = w.slots[victim].request
+        worst = w.rank[w.requests[other].class_id]
+        if rank > worst or (rank == worst and number > other):
+            victim = slot
+        slot = w.slots[slot].after
+    return int(victim)
+
+
+@part
+def blocks_for(w: World, slot: int, chunk: int) -> int:
+    """Return the blocks that a running request needs for its next `chunk` tokens."""
+    st = w.st
+    done = tokens_done(w, slot)
+    return ledger.blocks_of(done + chunk, st.block_size) - ledger.blocks_of(done, st.block_size)
+
+
+@rare
+def plan_by_priority(w: World, limit: int) -> None:
+    """Plan what the running compute in this step; preempt the least urgent where blocks lack.
+
+    A victim that was planned before gives its tokens back, to those behind the one that it goes
+    for. The plan ends behind a request that was itself the least urgent.
+    """
+    st = w.st
+    slot = st.front
+    while slot >= 0:
+        w.slots[slot].planned = 0
+        slot = w.slots[slot].after
+    slot = st.front
+    budget = st.max_num_batched_tokens
+    free = st.free_blocks
+    while slot >= 0 and budget > 0:
+        after = w.slots[slot].after
+        if w.slots[slot].zombie == 0:
+            chunk = next_chunk(w, slot, budget, limit)
+            blocks = blocks_for(w, slot, chunk)
+            while blocks > free:
+                victim = least_urgent(w)
+                if w.slots[victim].planned > 0:
+                    budget += w.slots[victim].planned
+                    free += blocks_for(w, victim, w.slots[victim].planned)
+                free -= st.free_blocks
+                preempt(w, victim)
+                free += st.free_blocks
+                if victim == slot:
+                    return
+            after = w.slots[slot].after  # who was behind it may have gone
+            w.slots[slot].planned = chunk
+            budget -= chunk
+            free -= blocks
+        slot = after
