@@ -10,6 +10,7 @@ from planner.sim.replay import Replay
 from planner.solve.candidates import Candidate, Family, default_deployment
 from planner.solve.capacity import capacity_factors
 from planner.solve.case import Case, Decision
+from planner.solve.counts import fewest_that_hold
 from planner.solve.decide import check_practical
 from planner.solve.demand import Demand, in_detail, with_spans
 from planner.solve.finalists import (
@@ -18,10 +19,10 @@ from planner.solve.finalists import (
     cheapest_by_replay,
     replayed_option,
 )
-from planner.solve.fleet import fleet_load, for_load, replica_factor
+from planner.solve.fleet import fleet_load, replica_factor
 from planner.solve.search import Option, Priced, configs_of
 from planner.solve.steps import stretched
-from planner.solve.verify import Span, Tally, Trial, carried, trial_of
+from planner.solve.verify import Span, Tally, Trial, trial_of
 from planner.spec.deployment import Deployment
 from planner.text import counted
 
@@ -30,7 +31,6 @@ Progress = Callable[[str], None]
 ROUNDS = 4  # times the whole trace may reveal windows harder than those probed
 NEW_SPANS = 2  # windows added at a time
 SUSPECTS = 3  # windows that are asked again
-COARSE = 1.05  # precision of the capacities that only make a band
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,21 +222,19 @@ def _doubts(
 ) -> dict[str, tuple[int, int]]:
     """Return replicas for load, least and most, under each doubt alone."""
     trial, count = best.trial, best.replicas_for_load
+    fleet = fleet_load(case.needs)
 
-    def counted(other: Trial, guess: float) -> int:
-        found = for_load(
-            case.needs, carried(other, guess, fleet_load(case.needs), spans, precision=COARSE)
-        )
-        return found if found is not None else count
+    def counted(other: Trial) -> int:
+        fewest, fails = fewest_that_hold(lambda n: other.holds(fleet / n, n, spans), count)
+        return fewest if fewest is not None else fails
 
-    factor, load = best.option.factor, replica_factor(case.needs, count)
-    asked: dict[str, tuple[Trial, float]] = {
-        "fast": (replace(trial, cost=stretched(trial.cost, 1.0 - band)), factor / (1.0 - band)),
-        "slow": (replace(trial, cost=stretched(trial.cost, 1.0 + band)), factor / (1.0 + band)),
-        "draw": (replace(trial, seed=trial.seed + 1), factor),
-        **({"burstier": (trial.burstier, factor)} if load > 1.0 else {}),
+    asked = {
+        "fast": replace(trial, cost=stretched(trial.cost, 1.0 - band)),
+        "slow": replace(trial, cost=stretched(trial.cost, 1.0 + band)),
+        "draw": replace(trial, seed=trial.seed + 1),
+        **({"burstier": trial.burstier} if replica_factor(case.needs, count) > 1.0 else {}),
     }
-    found = {name: counted(*pair) for name, pair in asked.items()}
+    found = {name: counted(other) for name, other in asked.items()}
     pairs = {"step_time": (found["fast"], found["slow"]), "draw": (count, found["draw"])}
     if "burstier" in found:
         pairs["bursts_of_the_sample"] = (count, found["burstier"])

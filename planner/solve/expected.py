@@ -12,7 +12,7 @@ from planner.solve.case import Decision
 from planner.solve.demand import FINAL_SAMPLE, whole_classes
 from planner.solve.estimate import estimate, percentile_s, window_attainment
 from planner.solve.latency import Waits
-from planner.solve.plan import LatencyRow
+from planner.solve.plan import LatencyRow, Miss
 from planner.solve.steps import stretched
 from planner.solve.stretch import Stretch, stretch_of
 from planner.solve.windows import Window, window_label
@@ -165,10 +165,19 @@ def _row(
     )
 
 
-def with_binding(rows: list[LatencyRow]) -> tuple[LatencyRow, ...]:
-    """Return the rows with the one of least margin marked as binding."""
+def with_binding(rows: list[LatencyRow], fewer: Miss | None = None) -> tuple[LatencyRow, ...]:
+    """Return the rows with the target that one replica fewer would miss most marked as binding.
+
+    Where nothing is known of fewer replicas it is the one of least margin.
+    """
     if not rows:
         return ()
+    if fewer is not None:
+        stops = (fewer.class_name, fewer.metric, fewer.percentile)
+        return tuple(
+            replace(row, binds=(row.class_name, row.metric, row.percentile) == stops)
+            for row in rows
+        )
     margins = [row.margin if np.isfinite(row.margin) else -np.inf for row in rows]
     tightest = int(np.argmin(margins))
     return tuple(replace(row, binds=index == tightest) for index, row in enumerate(rows))

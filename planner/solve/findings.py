@@ -67,7 +67,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "max_model_len_trimmed": ("model_max_tokens", "max_model_len"),
     "long_prompts_over_limit": ("requests", "max_model_len", "longest_tokens"),
     # What binds and the surge.
-    "target_binds": ("class_name", "metric", "percentile", "worst_s", "limit_s", "window"),
+    "target_nearest": ("class_name", "metric", "percentile", "worst_s", "limit_s", "window"),
     # An idle replica already uses most of the limit: a little more load or length breaks it.
     "target_near_floor": ("class_name", "metric", "percentile", "idle_s", "limit_s"),
     "surge_decides": (

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from planner.ingest.requests import Requests
 from planner.solve.case import Decision
 from planner.solve.confirm import Confirmed
+from planner.solve.counts import fewest_that_hold
 from planner.solve.fleet import exact_replicas, fleet_load
 from planner.solve.plan import Miss, Sensitivity
-from planner.solve.sensitivity import KV_MOVE, MOVE, WIDEST
+from planner.solve.sensitivity import KV_MOVE, MOVE
 from planner.solve.steps import stretched
 from planner.solve.verify import Span, Trial, Verdict
+from planner.solve.windows import window_label
 from planner.spec.slo import Target
 
 Ints = NDArray[np.int64]
@@ -58,7 +60,7 @@ class Asked:
         for span in self.spans:
             if all_spans or self.trial.knows(load, count, span):
                 verdict = self.trial.probed(load, count, span, to_the_end=True)
-                found += _missed(verdict, limit)
+                found += _missed(verdict, limit, self.trial.requests.origin)
         return sorted(found, key=lambda miss: -miss.value_s / miss.limit_s)
 
     def fewest(
@@ -80,10 +82,13 @@ class Asked:
         return count, self.misses(fails, limit or as_declared, all_spans=limit is not None)[0]
 
 
-def _missed(verdict: Verdict, limit: Limit) -> Iterator[Miss]:
+def _missed(verdict: Verdict, limit: Limit, origin: str) -> Iterator[Miss]:
     for result in verdict.targets:
+        if not result.windows:
+            continue
         most = limit(result.class_name, result.target)
-        worst = max((window.value_s for window in result.windows), default=0.0)
+        window = max(result.windows, key=lambda each: each.value_s)
+        worst = window.value_s
         if worst > most:
             yield Miss(
                 class_name=result.class_name,
@@ -91,35 +96,28 @@ def _missed(verdict: Verdict, limit: Limit) -> Iterator[Miss]:
                 percentile=result.target.percentile,
                 value_s=worst,
                 limit_s=most,
+                window=window_label(window.start_s, window.end_s, origin),
             )
 
 
-def fewest_that_hold(holds: Callable[[int], bool], start: int) -> tuple[int | None, int]:
-    """Return the least count that holds and the count below it that fails (0: there is none).
+def asked_of(decision: Decision, confirmed: Confirmed) -> Asked:
+    """Return the questions to the plan's own configuration."""
+    return Asked(
+        trial=confirmed.trial, fleet=fleet_load(decision.case.needs), spans=confirmed.spans
+    )
 
-    Sought from `start` in doubling strides, then by halving; no count when none up to WIDEST
-    times `start` holds, and then the largest that was tried fails.
 
-    >>> fewest_that_hold(lambda n: n >= 7, 5), fewest_that_hold(lambda n: n >= 1, 5)
-    ((7, 6), (1, 0))
-    >>> fewest_that_hold(lambda n: False, 5)
-    (None, 20)
+def one_fewer(decision: Decision) -> Miss | None:
+    """Return what one replica fewer would miss most: the target that sets the count.
+
+    None where one replica is the least there can be, where replay has not spoken, and where one
+    fewer would hold too (the count came from a capacity rounded up).
     """
-    most = max(6, int(WIDEST * start))
-    low, high, stride = 0, start, 1  # `low` fails (0 always would), `high` holds
-    while not holds(high):
-        if high >= most:
-            return None, high
-        low, high = high, min(most, high + stride)
-        stride *= 2
-    while not low and high > 1:
-        tried = max(1, high - stride)
-        low, high = (low, tried) if holds(tried) else (tried, high)
-        stride *= 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high, low
+    confirmed, count = decision.confirmed, decision.replicas
+    if confirmed is None or count == 1:
+        return None
+    misses = asked_of(decision, confirmed).misses(count - 1, as_declared)
+    return misses[0] if misses else None
 
 
 def replayed_sensitivities(decision: Decision, confirmed: Confirmed) -> tuple[Sensitivity, ...]:
@@ -128,9 +126,7 @@ def replayed_sensitivities(decision: Decision, confirmed: Confirmed) -> tuple[Se
     Load and headroom follow from the replayed capacity of one replica by arithmetic; slower and
     faster steps from the counts that make the plan's band.
     """
-    asked = Asked(
-        trial=confirmed.trial, fleet=fleet_load(decision.case.needs), spans=confirmed.spans
-    )
+    asked = asked_of(decision, confirmed)
     return (
         *_loads(decision),
         *_step_times(decision, confirmed, asked),

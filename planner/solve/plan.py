@@ -216,6 +216,7 @@ class ReplicaTerms:
     band_counts: Mapping[str, tuple[int, ...]]  # name -> least and most replicas for the load
     mean_input_tokens: float  # of the requests in that window, all classes
     mean_output_tokens: float
+    one_fewer: Miss | None  # what one replica fewer would miss most; None: nothing, or not asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -240,6 +241,7 @@ class Miss:
     percentile: float
     value_s: float  # NaN: unbounded, requests are turned away or never finish
     limit_s: float
+    window: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,11 +24,12 @@ from planner.solve.expected import latency_rows
 from planner.solve.fleet import exact_replicas
 from planner.solve.groups import search_groups, search_totals
 from planner.solve.infeasible import nothing_fits
-from planner.solve.moved import replayed_sensitivities
+from planner.solve.moved import one_fewer, replayed_sensitivities
 from planner.solve.plan import (
     Count,
     IngestSummary,
     LatencyRow,
+    Miss,
     Plan,
     Provenance,
     ReplicaTerms,
@@ -176,8 +177,9 @@ def _plan(
     sharing: Sharing | None,
 ) -> Plan:
     case, deployment = decision.case, decision.deployment
-    latency, band = _latency(decision), _band(decision)
-    binding = _binding_stretch(decision, latency)
+    fewer = one_fewer(decision)
+    latency, band = _latency(decision, fewer), _band(decision)
+    binding = _binding_stretch(decision, latency, fewer)
     chunk = chunk_analysis(decision, binding, _mean_prompt(decision, latency))
     flood = surge(decision)
     kv = concurrency(decision)
@@ -211,7 +213,7 @@ def _plan(
         batch_map=batch_map(decision, binding, found),
         surge=flood,
         concurrency=kv,
-        replica_terms=_terms(decision, binding, band),
+        replica_terms=_terms(decision, binding, band, fewer),
         ingest=context.ingest,
         profile=case.profile,
         slo=context.slo,
@@ -229,10 +231,10 @@ def _plan(
     )
 
 
-def _latency(decision: Decision) -> tuple[LatencyRow, ...]:
+def _latency(decision: Decision, fewer: Miss | None) -> tuple[LatencyRow, ...]:
     """Return every target with what is expected of it, replayed where replay has spoken."""
     if decision.confirmed is not None:
-        return replayed_rows(decision, decision.confirmed)
+        return replayed_rows(decision, decision.confirmed, fewer)
     found = estimate(
         decision.cost, decision.whole.stretch, decision.at(), (), mixes=decision.case.mixes
     )
@@ -257,9 +259,16 @@ def _sensitivity(decision: Decision) -> tuple[Sensitivity, ...]:
     return sensitivities(decision, step_time_band(decision))
 
 
-def _binding_stretch(decision: Decision, latency: tuple[LatencyRow, ...]) -> Judged:
-    """Return the judged stretch of the binding row, else the one nearest to failing."""
+def _binding_stretch(
+    decision: Decision, latency: tuple[LatencyRow, ...], fewer: Miss | None
+) -> Judged:
+    """Return the judged stretch in which one replica fewer fails, else the binding row's.
+
+    Where neither was judged, the one that comes closest to failing by the equations.
+    """
     window = next((row.worst_window for row in latency if row.binds), "")
+    if fewer is not None:
+        window = fewer.window
     shortfall = []
     for part in decision.judged:
         if _label(decision, part) == window:
@@ -288,7 +297,9 @@ def _mean_prompt(decision: Decision, latency: tuple[LatencyRow, ...]) -> float:
     return float(mine.mean()) if len(mine) else 1.0
 
 
-def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms:
+def _terms(
+    decision: Decision, binding: Judged, band: CountBand, fewer: Miss | None
+) -> ReplicaTerms:
     """Return demand to replicas, term by term, in the rate of the binding stretch."""
     case, needs = decision.case, decision.case.needs
     span = binding.stretch.end_s - binding.stretch.start_s
@@ -309,4 +320,5 @@ def _terms(decision: Decision, binding: Judged, band: CountBand) -> ReplicaTerms
         band_counts=band.counts,
         mean_input_tokens=float(traffic.input_tokens[first:last].mean()) if last > first else 0.0,
         mean_output_tokens=float(traffic.output_tokens[first:last].mean()) if last > first else 0.0,
+        one_fewer=fewer,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from planner.solve.capacity import IDLE
@@ -37,18 +38,24 @@ def remarks(parts: Parts) -> tuple[Finding, ...]:
     )
 
 
+def _finite_margin(row: LatencyRow) -> float:
+    return row.margin if math.isfinite(row.margin) else -math.inf
+
+
 def _binding(parts: Parts) -> Iterator[Finding]:
+    nearest = min(parts.latency, key=_finite_margin, default=None)
+    if nearest is not None:
+        yield finding(
+            "target_nearest",
+            class_name=nearest.class_name,
+            metric=nearest.metric,
+            percentile=nearest.percentile,
+            worst_s=nearest.worst_s,
+            limit_s=nearest.limit_s,
+            window=nearest.worst_window,
+        )
     for row in parts.latency:
         if row.binds:
-            yield finding(
-                "target_binds",
-                class_name=row.class_name,
-                metric=row.metric,
-                percentile=row.percentile,
-                worst_s=row.worst_s,
-                limit_s=row.limit_s,
-                window=row.worst_window,
-            )
             yield from _floor(parts, row)
 
 

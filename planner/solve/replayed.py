@@ -11,30 +11,32 @@ from planner.solve.case import Decision
 from planner.solve.confirm import Confirmed
 from planner.solve.expected import with_binding
 from planner.solve.fleet import replica_factor
-from planner.solve.plan import LatencyRow
+from planner.solve.plan import LatencyRow, Miss
 from planner.solve.steps import stretched
-from planner.solve.verify import PROBE_REQUESTS, Span, Trial
+from planner.solve.verify import Span, Trial
 from planner.solve.windows import window_label
 
 SUSPECTS = 2  # windows of the whole trace's replay that are asked again, beside the deciding ones
 
 
-def replayed_rows(decision: Decision, confirmed: Confirmed) -> tuple[LatencyRow, ...]:
+def replayed_rows(
+    decision: Decision, confirmed: Confirmed, fewer: Miss | None
+) -> tuple[LatencyRow, ...]:
     """Return every target with what the replay gives in its worst window.
 
     The whole trace is replayed on few replicas, whose luck can make another window look worst. So
     the windows with the largest percentiles there and those that decide the count are replayed
     again on as many replicas as a probe allows, and the worst of these is the row's. Its band comes
     from the same replay with every step slower or faster by the calibration's band and, where the
-    load is above the trace's own, with burstier copies.
+    load is above the trace's own, with burstier copies. The target that one replica fewer would
+    miss most (`fewer`) binds.
     """
     trial, *doubts = _readings(decision, confirmed.trial)
     expected: dict[Span, Replay] = {}
     doubted: dict[Span, tuple[Replay, ...]] = {}
 
-    def again(reading: tuple[Trial, int], span: Span) -> Replay:
-        other, budget = reading
-        return other.replayed(decision.load, decision.replicas, span=span, budget=budget)
+    def again(reading: Trial, span: Span) -> Replay:
+        return reading.replayed(decision.load, decision.replicas, span=span)
 
     rows = []
     for result in confirmed.whole.targets:
@@ -52,7 +54,7 @@ def replayed_rows(decision: Decision, confirmed: Confirmed) -> tuple[LatencyRow,
             doubted[span] = tuple(again(reading, span) for reading in doubts)
         others = [w for each in doubted[span] if (w := _same(each, result)) is not None]
         rows.append(_row(decision, result, [worst, *others]))
-    return with_binding(rows)
+    return with_binding(rows, fewer)
 
 
 def _candidates(result: TargetResult, spans: tuple[Span, ...]) -> list[Span]:
@@ -61,8 +63,8 @@ def _candidates(result: TargetResult, spans: tuple[Span, ...]) -> list[Span]:
     return list(dict.fromkeys([*((w.start_s, w.end_s) for w in worst), *spans]))
 
 
-def _readings(decision: Decision, trial: Trial) -> list[tuple[Trial, int]]:
-    """Return the trial as expected, then under each doubt, with the requests each may simulate."""
+def _readings(decision: Decision, trial: Trial) -> list[Trial]:
+    """Return the trial as expected, then under each doubt: the same requests in each."""
     band = decision.cost.band
     doubts = [
         replace(trial, cost=stretched(trial.cost, 1.0 - band)),
@@ -70,7 +72,7 @@ def _readings(decision: Decision, trial: Trial) -> list[tuple[Trial, int]]:
     ]
     if decision.load > 1.0:
         doubts.append(trial.burstier)
-    return [(trial, PROBE_REQUESTS), *((each, PROBE_REQUESTS // 2) for each in doubts)]
+    return [trial, *doubts]
 
 
 def _same(replayed: Replay, result: TargetResult) -> WindowResult | None:

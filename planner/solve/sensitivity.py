@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from planner.perf.step_cost import StepCost
 from planner.solve.capacity import Configs, Judged, holds_at
 from planner.solve.case import Decision
+from planner.solve.counts import WIDEST
 from planner.solve.demand import SCREEN_SAMPLE
 from planner.solve.estimate import Check, checks_of, estimate
 from planner.solve.fleet import Needs, exact_replicas, for_load, replica_factor
@@ -25,7 +26,6 @@ Floats = NDArray[np.float64]
 
 MOVE = 0.2
 KV_MOVE = 0.1
-WIDEST = 4.0  # counts are sought up to this multiple of the plan's
 
 
 def counts_around(replicas: int) -> list[int]:

@@ -362,7 +362,14 @@ def alternatives() -> tuple[Alternative, ...]:
 
 
 def missed(metric: str, value_s: float, limit_s: float) -> Miss:
-    return Miss(class_name="chat", metric=metric, percentile=99.0, value_s=value_s, limit_s=limit_s)
+    return Miss(
+        class_name="chat",
+        metric=metric,
+        percentile=99.0,
+        value_s=value_s,
+        limit_s=limit_s,
+        window="Tue 2026-10-13 10:00–11:00",
+    )
 
 
 def moved(
@@ -498,7 +505,7 @@ def findings() -> tuple[Finding, ...]:
             replicas=7,
         ),
         say(
-            "target_binds",
+            "target_nearest",
             class_name="chat",
             metric="tpot_s",
             percentile=99.0,
@@ -745,6 +752,7 @@ def example(**changes: object) -> Plan:
             band_counts={"step_time": (6, 8), "context": (7, 8)},
             mean_input_tokens=1_712.0,
             mean_output_tokens=248.0,
+            one_fewer=missed("ttft_s", 1.7, 1.5),
         ),
         ingest=IngestSummary(
             files=("traces/week42.parquet",),
