@@ -15,6 +15,7 @@ from planner.perf.explain import (
     Explanation,
     chunk_table,
     explain,
+    fitting,
     gpu_values,
     model_values,
     plain,
@@ -103,7 +104,7 @@ def command(
         rows = chunk_table(given, _chunk_list(chunks))
         click.echo(_table_json(rows) if as_json else _table(rows), nl=False)
         return
-    shown = explain(find(equation), given)
+    shown = explain(fitting(find(equation), given), given)
     beside = related(shown.equation, given, shown.result)
     click.echo(_json(shown, beside) if as_json else _text(shown, beside), nl=False)
 
@@ -122,6 +123,10 @@ def _catalogue_values(
             raise InputError(
                 Problem(message=f"unknown format {name!r}", hint=f"known: {', '.join(known)}")
             )
+    if weight_dtype:
+        found["bytes_per_parameter"] = BYTES_PER_PARAMETER[weight_dtype]
+    if kv_cache_dtype != "bf16":
+        found["kv_element_bytes"] = KV_BYTES[kv_cache_dtype]
     if entry:
         found |= model_values(entry, dtype, kv_cache_dtype, tp)
     if gpu:
