@@ -232,3 +232,9 @@ def test_weight_format_counts_without_a_model():
     numbers = ["--parameters", "7e9", "--bandwidth", "2e12", "--kv-bytes-per-token", "0",
                "--decodes", "0", "--context", "1"]  # fmt: skip
     assert value("floor", *numbers, "--weight-dtype", "fp8") == pytest.approx(3.5e-3)
+
+
+def test_a_layout_that_does_not_divide_the_heads_is_refused():
+    words = ["chunk", "--model", "llama-3.1-70b-instruct", "--gpu", "h100", "--tp", "3"]
+    with pytest.raises(InputError, match=r"--tp 3.*does not divide the 64 attention heads"):
+        CliRunner().invoke(command, words, catch_exceptions=False)
