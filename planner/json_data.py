@@ -38,6 +38,8 @@ def encode(value: object, rounded: Callable[[float], float]) -> Any:  # noqa: AN
 def decode(hint: Any, value: Any) -> Any:  # noqa: ANN401 - driven by the annotation
     """Build what `hint` annotates from JSON data; null is NaN where a number is expected.
 
+    A field that the data lack takes its default: files of an older version stay readable.
+
     Examples
     --------
     >>> decode(tuple[float, ...], [1, None])
@@ -53,7 +55,8 @@ def decode(hint: Any, value: Any) -> Any:  # noqa: ANN401 - driven by the annota
         key, item = get_args(hint)
         return {decode(key, k): decode(item, v) for k, v in value.items()}
     if isinstance(hint, type) and is_dataclass(hint):
-        return hint(**{name: decode(inner, value[name]) for name, inner in _hints(hint)})
+        held = [(name, inner) for name, inner in _hints(hint) if name in value]
+        return hint(**{name: decode(inner, value[name]) for name, inner in held})
     if hint is float:
         return math.nan if value is None else float(value)
     return value

@@ -15,6 +15,7 @@ from planner.perf.explain import (
     Explanation,
     chunk_table,
     explain,
+    fitting,
     gpu_values,
     model_values,
     plain,
@@ -65,7 +66,9 @@ def _number_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option("--gpu", help="Catalogue id or alias of a GPU.")
 @click.option("--weight-dtype", default="", help="Format of the weights; default as published.")
 @click.option("--kv-cache-dtype", default="bf16", show_default=True, help="Format of the KV cache.")
-@click.option("--tp", default=1, show_default=True, help="Tensor-parallel size.")
+@click.option(
+    "--tp", type=click.IntRange(1), default=1, show_default=True, help="Tensor-parallel size."
+)
 @_number_options
 @click.option("--chunks", default="", help="Chunks of `chunk-table`, separated by commas.")
 @click.option("--set", "extra", multiple=True, metavar="NAME=VALUE", help="Any other number.")
@@ -103,7 +106,7 @@ def command(
         rows = chunk_table(given, _chunk_list(chunks))
         click.echo(_table_json(rows) if as_json else _table(rows), nl=False)
         return
-    shown = explain(find(equation), given)
+    shown = explain(fitting(find(equation), given), given)
     beside = related(shown.equation, given, shown.result)
     click.echo(_json(shown, beside) if as_json else _text(shown, beside), nl=False)
 
@@ -113,6 +116,7 @@ def _catalogue_values(
 ) -> dict[str, float]:
     from planner.perf.formats import BYTES_PER_PARAMETER, KV_BYTES
     from planner.spec import catalog
+    from planner.spec.layout import refuse_layout
 
     found: dict[str, float] = {}
     entry = catalog.model(model) if model else None
@@ -122,7 +126,12 @@ def _catalogue_values(
             raise InputError(
                 Problem(message=f"unknown format {name!r}", hint=f"known: {', '.join(known)}")
             )
+    if weight_dtype:
+        found["bytes_per_parameter"] = BYTES_PER_PARAMETER[weight_dtype]
+    if kv_cache_dtype != "bf16":
+        found["kv_element_bytes"] = KV_BYTES[kv_cache_dtype]
     if entry:
+        refuse_layout(entry, tp)
         found |= model_values(entry, dtype, kv_cache_dtype, tp)
     if gpu:
         found |= gpu_values(catalog.gpu(gpu), dtype, tp)

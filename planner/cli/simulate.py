@@ -289,6 +289,13 @@ def _ready(
     if flags["gpu_memory_utilization"] is None:
         flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
     chosen = deployment_of(made, part, engine, flags)
+    usual = catalog.batch_default(engine, part).max_num_seqs
+    if flags["max_num_seqs"] is None and chosen.max_num_seqs < usual:
+        click.echo(
+            f"… max_num_seqs {chosen.max_num_seqs} instead of {usual}: "
+            "a step holds no more sequences than its budget has tokens",
+            err=True,
+        )
     return ready(made, part, engine, chosen, ideal=ideal, acceptance_rates=rates, **order)
 
 

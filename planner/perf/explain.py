@@ -9,22 +9,39 @@ from planner.errors import InputError, Problem
 from planner.perf import theory
 from planner.perf.equations import EQUATIONS, SYMBOLS, Equation
 from planner.perf.formats import BYTES_PER_PARAMETER, KV_BYTES, arithmetic
-from planner.perf.layers import kv_elements_per_token
+from planner.perf.kv_reads import kv_reads
+from planner.perf.layers import index_bytes_per_token, kv_heads_per_rank, value_head_dim
+from planner.perf.memory import stored_weight_bytes
 from planner.perf.parameters import parameters
 from planner.spec.gpu import Gpu
 from planner.spec.model import Model
 
-# A value nobody gave -> the equation that yields it from others.
+# A value nobody gave -> the equations that yield it from others, the first that can.
 DERIVED = {
-    "token_flops": "flops_per_token",
-    "weights": "weight_bytes",
-    "ridge": "ridge_flops_per_byte",
-    "kv_per_token": "kv_bytes_per_token",
-    "step": "step_s",
-    "capacity_tokens": "kv_capacity_tokens",
+    "token_flops": ("flops_per_token",),
+    "weights": ("weight_bytes",),
+    "ridge": ("ridge_flops_per_byte",),
+    "kv_per_token": ("kv_bytes_read_per_token", "latent_kv_bytes_per_token", "kv_bytes_per_token"),
+    "step": ("step_s",),
+    "capacity_tokens": ("kv_capacity_tokens",),
 }
-DEFAULTS = {"draft_tokens": 0.0, "bytes_per_parameter": 2.0, "bytes_per_element": 2.0}
-SAME = {"batch_seqs": "decode_seqs"}
+DEFAULTS = {
+    "draft_tokens": 0.0,
+    "bytes_per_parameter": 2.0,
+    "bytes_per_element": 2.0,
+    "kv_element_bytes": 2.0,
+    "index_bytes": 0.0,
+    "copies": 1.0,
+}
+SAME = {"batch_seqs": "decode_seqs", "attention_layers": "layers"}
+# An equation -> the one for models of another build, and the number that only those have.
+VARIANTS = {
+    "kv_bytes_per_token": ("latent_kv_bytes_per_token", "latent_dim"),
+    "memory_bound_context_tokens": (
+        "windowed_memory_bound_context_tokens",
+        "window_kv_per_token",
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,19 +79,58 @@ class ChunkRow:
 def model_values(
     model: Model, weight_dtype: str, kv_cache_dtype: str, tensor_parallel_size: int
 ) -> dict[str, float]:
-    """Return what the equations can take from a model; all GPUs of the replica together."""
-    counts = parameters(model)
-    elements = kv_elements_per_token(model, tensor_parallel_size) * tensor_parallel_size
+    """Return what the equations can take from a model; all GPUs of the replica together.
+
+    k is one number where every layer reads the whole context, and two with their window where
+    some do not.
+    """
     return {
-        "token_flops": float(theory.flops_per_token(counts.active)),
-        "weights": float(theory.weight_bytes(counts.total, BYTES_PER_PARAMETER[weight_dtype])),
-        "kv_per_token": model.attention_layers * elements * KV_BYTES[kv_cache_dtype],
+        "token_flops": float(theory.flops_per_token(parameters(model).active)),
+        "weights": stored_weight_bytes(model, weight_dtype),
+        "bytes_per_parameter": BYTES_PER_PARAMETER[weight_dtype],
         "layers": float(model.num_layers),
-        "kv_heads": float(model.num_kv_heads),
-        "head_dim": float(model.head_dim),
+        "attention_layers": float(model.attention_layers),
+        "kv_element_bytes": KV_BYTES[kv_cache_dtype],
         "hidden": float(model.hidden_size),
         "vocab": float(model.vocab_size),
+        **_cached_widths(model, tensor_parallel_size),
+        **_kv_values(model, kv_cache_dtype, tensor_parallel_size),
     }
+
+
+def _cached_widths(model: Model, tensor_parallel_size: int) -> dict[str, float]:
+    """Return what a layer caches of a token: MLA's latent, or heads of keys and values."""
+    if model.mla:
+        return {
+            "latent_dim": float(model.mla.kv_lora_rank),
+            "rope_dim": float(model.mla.qk_rope_head_dim),
+            "index_bytes": index_bytes_per_token(model),
+            "copies": float(tensor_parallel_size),
+        }
+    heads = kv_heads_per_rank(model, tensor_parallel_size) * tensor_parallel_size
+    return {"kv_heads": heads, "head_dim": (model.head_dim + value_head_dim(model)) / 2}
+
+
+def _kv_values(model: Model, kv_cache_dtype: str, tensor_parallel_size: int) -> dict[str, float]:
+    reads = kv_reads(model, kv_cache_dtype, tensor_parallel_size)
+    if not reads.window_tokens:
+        return {"kv_per_token": reads.held_bytes_per_token}
+    return {
+        "full_kv_per_token": reads.full_bytes_per_token,
+        "window_kv_per_token": reads.window_bytes_per_token,
+        "window_tokens": float(reads.window_tokens),
+    }
+
+
+def fitting(equation: Equation, given: Mapping[str, float]) -> Equation:
+    """Return the equation for the build of the case's model: MLA's k, S_bound with windows.
+
+    A k that was given as a number is the whole truth about KV: then no variant is needed.
+    """
+    other, sign = VARIANTS.get(equation.id, ("", ""))
+    replaced = sign in given and "kv_per_token" not in given
+    latent = sign == "latent_dim" and sign in given
+    return EQUATIONS[other] if replaced or latent else equation
 
 
 def gpu_values(gpu: Gpu, weight_dtype: str, tensor_parallel_size: int) -> dict[str, float]:
@@ -202,8 +258,7 @@ def _value(name: str, given: Mapping[str, float], seen: frozenset[str]) -> Value
         return Value(parameter=name, value=float(given[name]), origin="given")
     if SAME.get(name) in given:
         return Value(parameter=name, value=float(given[SAME[name]]), origin="given")
-    if name in DERIVED and name not in seen:
-        source = EQUATIONS[DERIVED[name]]
+    for source in [] if name in seen else [EQUATIONS[each] for each in DERIVED.get(name, ())]:
         parts = [_value(part, given, seen | {name}) for part in source.example]
         if all(part is not None for part in parts):
             numbers = {part.parameter: part.value for part in parts if part is not None}

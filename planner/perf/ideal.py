@@ -7,8 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from planner.perf import theory
-from planner.perf.formats import KV_BYTES, arithmetic
-from planner.perf.layers import index_bytes_per_token, kv_elements_per_token, kv_groups
+from planner.perf.formats import arithmetic
+from planner.perf.kv_reads import KvReads, kv_bytes_per_group, kv_reads
+from planner.perf.layers import kv_groups
+from planner.perf.memory import stored_weight_bytes
 from planner.perf.parameters import parameters
 from planner.perf.step_cost import StepCost
 from planner.spec.calibration import Calibration
@@ -21,13 +23,13 @@ from planner.spec.model import Model
 class TheoryInputs:
     """What the theory knows of one replica (one data-parallel rank); all GPUs of it together.
 
-    `token_flops` is 2·P over active parameters, `weight_bytes` P·b over resident ones.
-    `kv_bytes_per_token` counts every copy that tensor parallelism replicates.
+    `token_flops` is 2·P over active parameters, `weight_bytes` the resident ones as stored.
+    `kv` counts every copy that tensor parallelism replicates.
     """
 
     token_flops: float
     weight_bytes: float
-    kv_bytes_per_token: float
+    kv: KvReads
     flops_per_s: float
     bandwidth_bytes_per_s: float
 
@@ -37,26 +39,15 @@ class TheoryInputs:
         return float(theory.ridge_flops_per_byte(self.flops_per_s, self.bandwidth_bytes_per_s))
 
 
-def kv_bytes_per_group(model: Model, deployment: Deployment) -> tuple[float, ...]:
-    """Return KV bytes of one token by layer group on one rank, over all pipeline stages."""
-    element = KV_BYTES[deployment.kv_cache_dtype]
-    each = kv_elements_per_token(model, deployment.tensor_parallel_size) * element
-    index = index_bytes_per_token(model)
-    return tuple(group.layers * (index if group.index else each) for group in kv_groups(model))
-
-
 def theory_inputs(model: Model, gpu: Gpu, deployment: Deployment) -> TheoryInputs:
-    """Return the numbers that the theory's equations take for a deployment.
-
-    All KV is counted as full attention; window groups are told apart in the StepCost only.
-    """
+    """Return the numbers that the theory's equations take for a deployment."""
     counts = parameters(model)
     maths = arithmetic(gpu, deployment.weight_dtype)
     tp = deployment.tensor_parallel_size
     return TheoryInputs(
         token_flops=float(theory.flops_per_token(counts.active)),
-        weight_bytes=float(theory.weight_bytes(counts.total, maths.weight_bytes)),
-        kv_bytes_per_token=sum(kv_bytes_per_group(model, deployment)) * tp,
+        weight_bytes=stored_weight_bytes(model, deployment.weight_dtype),
+        kv=kv_reads(model, deployment.kv_cache_dtype, tp),
         flops_per_s=maths.peak_flops_per_s * tp,
         bandwidth_bytes_per_s=gpu.memory_bandwidth_bytes_per_s * tp,
     )
@@ -70,7 +61,8 @@ def ideal_step_cost(
     tokens = np.arange(budget + 1, dtype=np.float64)
     groups = kv_groups(model)
     rank_bandwidth = inputs.bandwidth_bytes_per_s / deployment.tensor_parallel_size
-    rates = np.array(kv_bytes_per_group(model, deployment)) / rank_bandwidth
+    tp = deployment.tensor_parallel_size
+    rates = np.array(kv_bytes_per_group(model, deployment.kv_cache_dtype, tp)) / rank_bandwidth
     floor = inputs.weight_bytes / inputs.bandwidth_bytes_per_s
     return StepCost(
         max_num_batched_tokens=budget,

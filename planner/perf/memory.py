@@ -127,6 +127,40 @@ def weight_bytes_per_gpu(model: Model, deployment: Deployment) -> float:
     return layers + _edge_weight_bytes(model, deployment) + _rotary_bytes(model)
 
 
+def stored_weight_bytes(model: Model, weight_dtype: str) -> float:
+    """Return bytes of all weights of a model, each part in the format it is stored in.
+
+    The account of `weight_bytes_per_gpu` without copies, rotary tables and padding of kernels: 2P
+    at 16 bit, and with a quantised format 2 B for whatever of P the format leaves alone.
+
+    Examples
+    --------
+    Llama 3.1 8B in fp8 keeps 128,256 × 4,096 embeddings and as large an LM head at 16 bit.
+
+    >>> from planner.spec.catalog import model
+    >>> round(stored_weight_bytes(model("meta-llama/Llama-3.1-8B-Instruct"), "fp8") / 1e9, 2)
+    9.08
+    """
+    whole = Deployment(
+        gpu="",
+        model=model.id,
+        engine="",
+        engine_version="",
+        weight_dtype=weight_dtype,
+        max_num_batched_tokens=1,
+        max_num_seqs=1,
+        max_model_len=1,
+        gpu_memory_utilization=1.0,
+    )
+    counts = parameters(model)
+    sizes = [(g.parameters, BYTES_PER_PARAMETER[g.weight_dtype]) for g in dense_gemms(model, whole)]
+    matrices = sum(count for count, _ in sizes)
+    others = counts.total - counts.routed_experts - matrices
+    width = max(2.0, BYTES_PER_PARAMETER[weight_dtype])
+    stored = sum(count * size for count, size in sizes)
+    return stored + width * others + counts.routed_experts * BYTES_PER_PARAMETER[weight_dtype]
+
+
 def _layer_weight_bytes(model: Model, deployment: Deployment) -> float:
     counts = parameters(model)
     dense = sum(

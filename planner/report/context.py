@@ -16,7 +16,7 @@ from planner.report.operations import (
     trace_replay_argv,
 )
 from planner.report.sentences import by_section
-from planner.solve.plan import ChunkPoint, LatencyRow, Plan, Sensitivity
+from planner.solve.plan import ChunkAnalysis, ChunkPoint, LatencyRow, Plan, Sensitivity
 
 # How slo.yaml spells what the solver holds flat.
 SPELLING = {
@@ -220,7 +220,7 @@ def balance_equation(plan: Plan) -> str:
 
     R·(1 + D·S·k/(2P)) − D holds for dense 16-bit weights, where weight bytes are 2P and the ratio
     of KV to weight bytes is the ratio of their reading times. Elsewhere (fp8, int4, mixture of
-    experts) the compute line through a point of the curve is set equal to the floor.
+    experts) w and φ are different numbers: R·(w + D·S·k)/φ − D.
     """
     chunk = plan.chunk
     value = chunk.balance_chunk_tokens
@@ -238,16 +238,26 @@ def balance_equation(plan: Plan) -> str:
             f"·(1 + {_ms(chunk.floor_kv_s)}/{_ms(chunk.floor_weights_s)})"
             f" − {fmt.significant(decode_tokens)} {answer}"
         )
-    point = _nearest(plan, value)
-    if point is not None:
-        held = point.chunk_tokens + decode_tokens
-        if _agrees(chunk.memory_floor_s * held / point.compute_s - decode_tokens, value):
-            return (
-                "C* = floor·(C + D)/compute(C + D) − D\n"
-                f"   = {_ms(chunk.memory_floor_s)}·{fmt.count(held)}/{_ms(point.compute_s)}"
-                f" − {fmt.significant(decode_tokens)} {answer}"
-            )
-    return f"C* {answer}"
+    general = _general_balance(chunk, decode_tokens)
+    return f"{general} {answer}" if general else f"C* {answer}"
+
+
+def _general_balance(chunk: ChunkAnalysis, decode_tokens: float) -> str:
+    """Return R·(w + D·S·k)/φ − D with its numbers in B and FLOP, "" where they are not known."""
+    weights, flops, each = chunk.weight_bytes, chunk.token_flops, chunk.kv_read_bytes_per_token
+    if not (weights and flops and each):
+        return ""
+    seqs, context = chunk.decode_seqs, chunk.context_tokens
+    found = chunk.ridge_flops_per_byte * (weights + seqs * context * each) / flops - decode_tokens
+    if not _agrees(found, chunk.balance_chunk_tokens):
+        return ""
+    reserve = "D" if math.isclose(decode_tokens, seqs, rel_tol=1e-3) else "D·(γ + 1)"
+    return (
+        f"C* = R·(w + D·S·k)/φ − {reserve}\n"
+        f"   = {fmt.significant(chunk.ridge_flops_per_byte, 4)}"
+        f"·({fmt.count(weights)} B + {fmt.significant(seqs, 4)}·{fmt.significant(context, 4)}"
+        f"·{fmt.count(each)} B)/{fmt.count(flops)} FLOP − {fmt.significant(decode_tokens, 4)}"
+    )
 
 
 def _nearest(plan: Plan, tokens: float) -> ChunkPoint | None:

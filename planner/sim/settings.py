@@ -98,10 +98,8 @@ class SchedulerSettings:
             raise ValueError("speculation is replayed for policies that mix prefill and decode")
 
     def _refuse_sizes(self) -> None:
-        if self.max_num_batched_tokens < self.max_num_seqs:
-            raise ValueError("max_num_batched_tokens must be at least max_num_seqs")
-        if not 1 <= self.max_num_seqs <= MAX_SLOTS:
-            raise ValueError(f"max_num_seqs must lie between 1 and {MAX_SLOTS}")
+        for problem in _size_problems(self.max_num_batched_tokens, self.max_num_seqs):
+            raise ValueError(problem.message)
         if self.block_size < 1 or self.num_blocks < 1 or self.long_prefill_token_threshold < 0:
             raise ValueError(
                 "block_size and num_blocks must be positive, the threshold not negative"
@@ -248,7 +246,24 @@ def _unknown(
         found.append(
             Problem(message="replay covers pipelines and speculation for vllm alone", hint=hint)
         )
+    found += _size_problems(deployment.max_num_batched_tokens, deployment.max_num_seqs)
     return found + _rate_problems(drafts, acceptance_rates)
+
+
+def _size_problems(budget: int, seqs: int) -> list[Problem]:
+    """Return what keeps `seqs` sequences from being replayed with a budget of tokens."""
+    found = []
+    if budget < seqs:
+        found.append(
+            Problem(
+                message=f"max_num_batched_tokens must be at least max_num_seqs: {budget} < {seqs}",
+                hint=f"take --max-num-seqs {budget} or less, or a larger --max-num-batched-tokens",
+            )
+        )
+    if not 1 <= seqs <= MAX_SLOTS:
+        message = f"max_num_seqs must lie between 1 and {MAX_SLOTS}, not {seqs}"
+        found.append(Problem(message=message, hint="take another --max-num-seqs"))
+    return found
 
 
 def _rate_problems(drafts: int, rates: tuple[float, ...]) -> list[Problem]:

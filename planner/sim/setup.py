@@ -17,6 +17,7 @@ from planner.spec.catalog import batch_default
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 from planner.spec.gpu import Gpu
+from planner.spec.layout import refuse_layout
 from planner.spec.model import Model
 
 
@@ -34,9 +35,16 @@ class Ready:
 def deployment_of(
     model: Model, gpu: Gpu, engine: Engine, chosen: Mapping[str, object]
 ) -> Deployment:
-    """Return the engine's defaults on this GPU with the `chosen` fields of Deployment instead."""
+    """Return the engine's defaults on this GPU with the `chosen` fields of Deployment instead.
+
+    A budget below the default number of sequences lowers it, as vLLM does itself: a step holds no
+    more sequences than tokens.
+    """
     half = half_precision(gpu)
     default = batch_default(engine, gpu)
+    given = {name: value for name, value in chosen.items() if value is not None}
+    budget = given.get("max_num_batched_tokens", default.max_num_batched_tokens)
+    assert isinstance(budget, int)
     published = half if model.weight_dtype in ("bf16", "fp16") else model.weight_dtype
     base = Deployment(
         gpu=gpu.id,
@@ -46,14 +54,14 @@ def deployment_of(
         weight_dtype=published,
         kv_cache_dtype=half,
         max_num_batched_tokens=default.max_num_batched_tokens,
-        max_num_seqs=default.max_num_seqs,
+        max_num_seqs=min(default.max_num_seqs, budget),
         max_model_len=model.max_model_len,
         gpu_memory_utilization=engine.memory.gpu_memory_utilization,
         block_size=engine.block_tokens,
         enable_prefix_caching=engine.prefix_caching_default,
         async_scheduling=engine.async_scheduling,
     )
-    return replace(base, **{k: v for k, v in chosen.items() if v is not None})  # type: ignore[arg-type]
+    return replace(base, **given)  # type: ignore[arg-type]
 
 
 def ready(
@@ -84,11 +92,17 @@ def ready(
     Raises
     ------
     InputError
-        Replay does not know the engine's policy or a feature the deployment uses, or the chosen
-        policy cannot run with these settings.
+        The model has no such layout, replay does not know the engine's policy or a feature the
+        deployment uses, or the chosen policy cannot run with these settings.
     InfeasibleError
         The model leaves no memory for a KV cache.
     """
+    refuse_layout(
+        model,
+        deployment.tensor_parallel_size,
+        deployment.pipeline_parallel_size,
+        "--tensor-parallel-size",
+    )
     memory = memory_budget(model, gpu, engine, deployment)
     if not memory.fits:
         raise InfeasibleError(

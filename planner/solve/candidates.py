@@ -12,6 +12,7 @@ from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 from planner.spec.gpu import Gpu
 from planner.spec.launch import launch_argv
+from planner.spec.layout import divides
 from planner.spec.model import Model
 from planner.spec.slo import Slo
 
@@ -134,7 +135,7 @@ def _bases(
     published = half if model.weight_dtype in ("bf16", "fp16") else model.weight_dtype
     for pp in stages:
         for tp in slo.tensor_parallel_sizes or TENSOR_SIZES:
-            if not _divides(model, tp, pp) or tp * (1 if nodes else pp) > gpu.gpus_per_node:
+            if not divides(model, tp, pp) or tp * (1 if nodes else pp) > gpu.gpus_per_node:
                 continue
             for weights in slo.weight_dtypes or (published,):
                 for kv in slo.kv_cache_dtypes or (half,):
@@ -162,10 +163,6 @@ def _base(
         async_scheduling=engine.async_scheduling,
     )
     return default_deployment(model, gpu, engine, base)
-
-
-def _divides(model: Model, tp: int, pp: int) -> bool:
-    return model.num_attention_heads % tp == 0 and model.num_layers >= pp
 
 
 def _family(

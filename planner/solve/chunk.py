@@ -48,11 +48,12 @@ def chunk_analysis(decision: Decision, binding: Judged, prompt_tokens: float) ->
     state = steady(decision.cost, binding.stretch, decision.at(), mixes=case.mixes)
     seqs, context = decodes_and_context(state, binding)
     per = decision.cost.tokens_per_decode
+    read = inputs.kv.bytes_per_token(context)
     balance = float(
         theory.balance_chunk_tokens(
             inputs.token_flops,
             inputs.weight_bytes,
-            inputs.kv_bytes_per_token,
+            read,
             seqs,
             context,
             inputs.ridge_flops_per_byte,
@@ -60,7 +61,7 @@ def chunk_analysis(decision: Decision, binding: Judged, prompt_tokens: float) ->
         )
     )
     floor = theory.memory_floor_s(
-        inputs.weight_bytes, seqs, context, inputs.kv_bytes_per_token, inputs.bandwidth_bytes_per_s
+        inputs.weight_bytes, seqs, context, read, inputs.bandwidth_bytes_per_s
     )
     weights = inputs.weight_bytes / inputs.bandwidth_bytes_per_s
     low, low_from, high, high_from = interval(decision, binding)
@@ -82,6 +83,9 @@ def chunk_analysis(decision: Decision, binding: Judged, prompt_tokens: float) ->
         memory_floor_s=float(floor),
         floor_weights_s=weights,
         floor_kv_s=float(floor) - weights,
+        token_flops=inputs.token_flops,
+        weight_bytes=inputs.weight_bytes,
+        kv_read_bytes_per_token=read,
         low_tokens=low_chunk,
         high_tokens=high_chunk,
         low_from=low_from,
@@ -133,7 +137,7 @@ def _curve(
             inputs.weight_bytes,
             seqs,
             context,
-            inputs.kv_bytes_per_token,
+            inputs.kv.bytes_per_token(context),
             inputs.bandwidth_bytes_per_s,
         )
     )

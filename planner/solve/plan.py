@@ -119,6 +119,10 @@ class ChunkAnalysis:
     reason: str  # id of the finding that says why it does or does not matter
     prompt_tokens: float  # mean prompt of the binding class, for the curve's TTFT
     curve: tuple[ChunkPoint, ...]
+    # What C* is computed from; plans of older versions lack it.
+    token_flops: float | None = None  # φ, 2P over active parameters
+    weight_bytes: float | None = None  # w as stored, all GPUs of the replica together
+    kv_read_bytes_per_token: float | None = None  # k at S: window layers read their window alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

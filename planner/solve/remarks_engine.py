@@ -41,10 +41,8 @@ def chunk_remarks(parts: Parts) -> Iterator[Finding]:
     chunk, decision = parts.chunk, parts.decision
     case, deployment = decision.case, decision.deployment
     inputs = theory_inputs(case.model, case.gpu(deployment.gpu), deployment)
-    threshold = float(
-        theory.memory_bound_context_tokens(
-            inputs.token_flops, inputs.kv_bytes_per_token, inputs.ridge_flops_per_byte
-        )
+    threshold = inputs.kv.memory_bound_context_tokens(
+        inputs.token_flops, inputs.ridge_flops_per_byte
     )
     bound = chunk.context_tokens > threshold
     yield finding(
@@ -101,7 +99,7 @@ def _balance(parts: Parts, inputs: TheoryInputs) -> Iterator[Finding]:
     at_2048 = theory.balance_chunk_tokens(
         inputs.token_flops,
         inputs.weight_bytes,
-        inputs.kv_bytes_per_token,
+        inputs.kv.bytes_per_token(2048.0),
         chunk.decode_seqs,
         2048.0,
         chunk.ridge_flops_per_byte,

@@ -134,24 +134,30 @@ def test_the_balance_equation_gives_its_own_answer(example):
 
 
 def test_quantised_weights_get_the_equation_that_holds_for_them(example):
-    """With fp8 weights 2P is not the weight bytes: C* from the compute line instead."""
+    """With fp8 weights 2P is not the weight bytes: w and φ are printed apart.
+
+    φ is 2 · 8.03e9 FLOP, w 8.03e9 B and the gigabyte that stays at 16 bit.
+    """
     plan = example()
     chunk = plan.chunk
-    floor = chunk.floor_weights_s / 2 + chunk.floor_kv_s
-    point = chunk.curve[0]
-    per_token = point.compute_s / (point.chunk_tokens + chunk.decode_seqs)
-    balance = floor / per_token - chunk.decode_seqs
+    weights, flops, per_token = 9.08e9, 16.06e9, 131_072
+    kv = chunk.decode_seqs * chunk.context_tokens * per_token
+    balance = chunk.ridge_flops_per_byte * (weights + kv) / flops - chunk.decode_seqs
     changed = replace(
         chunk,
-        floor_weights_s=chunk.floor_weights_s / 2,
-        memory_floor_s=floor,
+        token_flops=flops,
+        weight_bytes=weights,
+        kv_read_bytes_per_token=per_token,
+        floor_weights_s=chunk.floor_weights_s * weights / flops,
         balance_chunk_tokens=balance,
         balance_flag_tokens=balance + chunk.decode_seqs,
     )
     formula, line = balance_equation(replace(plan, chunk=changed)).splitlines()
-    assert formula == "C* = floor·(C + D)/compute(C + D) − D"
-    floor_ms, held, compute_ms, decodes, answer = numbers_in(line.replace(" − ", " "))
-    assert floor_ms * held / compute_ms - decodes == pytest.approx(answer, rel=0.005)
+    assert formula == "C* = R·(w + D·S·k)/φ − D"
+    ridge, w, d, s, k, phi, decodes, answer = numbers_in(line.replace(" − ", " "))
+    assert (w, k, phi) == (weights, per_token, flops)
+    assert ridge * (w + d * s * k) / phi - decodes == pytest.approx(answer, rel=0.005)
+    assert answer == pytest.approx(balance, abs=0.5)
 
 
 def test_an_equation_that_does_not_give_the_answer_is_not_printed(example):

@@ -280,3 +280,32 @@ def test_pools_and_pipelines_do_not_follow_ends(run):
             run("--pp", 2, *words)
     with pytest.raises(InputError, match="priority is replayed without separate pools"):
         run(*pools, "--scheduling-policy", "priority")
+
+
+def test_a_layout_that_does_not_divide_the_heads_is_refused(run):
+    with pytest.raises(InputError, match="does not divide the 32 attention heads") as caught:
+        run("--tp", 3)
+    assert caught.value.exit_code == 2
+    assert len(caught.value.problems) == 1
+    with pytest.raises(InputError, match="more than the 32 layers"):
+        run("--pp", 33)
+
+
+def test_a_budget_below_the_default_sequences_lowers_them(run):
+    """As vLLM does: the default of 1,024 sequences shrinks to a budget of 512 tokens."""
+    result = run("--json", "--max-num-batched-tokens", 512)
+    assert result.exit_code == 0
+    deployment = json.loads(result.stdout)["deployment"]
+    assert (deployment["max_num_batched_tokens"], deployment["max_num_seqs"]) == (512, 512)
+    assert "max_num_seqs 512 instead of 1024" in result.stderr
+    given = run("--json", "--max-num-batched-tokens", 512, "--max-num-seqs", 512)
+    assert "instead of" not in given.stderr
+    assert json.loads(given.stdout)["classes"] == json.loads(result.stdout)["classes"]
+
+
+def test_sequences_that_a_budget_cannot_hold_are_refused_with_the_remedy(run):
+    with pytest.raises(InputError, match="512 < 600") as caught:
+        run("--max-num-batched-tokens", 512, "--max-num-seqs", 600)
+    assert "--max-num-seqs 512 or less" in caught.value.problems[0].hint
+    with pytest.raises(InputError, match="between 1 and"):
+        run("--max-num-batched-tokens", 32768, "--max-num-seqs", 32768)

@@ -32,13 +32,45 @@ THEORY = (
         t.kv_bytes_per_token,
         "k",
         "B/token",
-        "2·{layers}·{kv_heads}·{head_dim}·{bytes_per_element}",
+        "2·{attention_layers}·{kv_heads}·{head_dim}·{kv_element_bytes}",
         524_288.0,
         aliases=("kv",),
-        layers=32,
+        related=("kv_bytes_read_per_token",),
+        attention_layers=32,
         kv_heads=32,
         head_dim=128,
-        bytes_per_element=2,
+        kv_element_bytes=2,
+    ),
+    eq(
+        t.latent_kv_bytes_per_token,
+        "k",
+        "B/token",
+        "{copies}·{attention_layers}·(({latent_dim} + {rope_dim})·{kv_element_bytes}"
+        " + {index_bytes})",
+        # DeepSeek-V3: 61 · 576 · 2.
+        70_272.0,
+        aliases=("latent-kv",),
+        related=("kv_bytes_read_per_token",),
+        attention_layers=61,
+        latent_dim=512,
+        rope_dim=64,
+        kv_element_bytes=2,
+        index_bytes=0,
+        copies=1,
+    ),
+    eq(
+        t.kv_bytes_read_per_token,
+        "k",
+        "B/token",
+        "{full_kv_per_token} + {window_kv_per_token}"
+        "·min({context_tokens}, {window_tokens})/{context_tokens}",
+        # Gemma 3 27B at 13,151 tokens: (10·13,151 + 52·1,024)·8,192 B/13,151.
+        115_089.159456,
+        aliases=("kv-read",),
+        full_kv_per_token=81_920,
+        window_kv_per_token=425_984,
+        context_tokens=13_151,
+        window_tokens=1024,
     ),
     eq(
         t.prefill_flops,
@@ -123,6 +155,22 @@ THEORY = (
         aliases=("memory-bound",),
         token_flops=PHI,
         kv_per_token=K,
+        ridge=150.0,
+    ),
+    eq(
+        t.windowed_memory_bound_context_tokens,
+        "S_bound",
+        "tokens",
+        "({token_flops}/{ridge} − {window_kv_per_token}·{window_tokens})/{full_kv_per_token}"
+        " above {window_tokens}, else "
+        "{token_flops}/({ridge}·({full_kv_per_token} + {window_kv_per_token}))",
+        # Its bytes at that context, 16,647.85625·81,920 + 1,024·425,984, are 270e9/150.
+        16_647.85625,
+        aliases=("windowed-memory-bound",),
+        token_flops=270e9,
+        full_kv_per_token=81_920,
+        window_kv_per_token=425_984,
+        window_tokens=1024,
         ridge=150.0,
     ),
     eq(

@@ -26,10 +26,18 @@ flops_per_s|F|FLOP/s|peak dense rate of all GPUs of the replica
 bandwidth_bytes_per_s|W|B/s|memory bandwidth of all GPUs of the replica
 ridge|R|FLOP/B|ridge point
 layers|L|layers|layers of the model
-kv_heads|H_kv|heads|key/value heads
-head_dim|d_h|elements|width of a head
+attention_layers|L|layers|layers that cache keys and values
+kv_heads|H_kv|heads|key/value heads, copies included: at least one a GPU
+head_dim|d_h|elements|width of a key or value head, their mean where they differ
 bytes_per_element|b|B|bytes of one element
+kv_element_bytes|b|B|bytes of one element of the KV cache
 kv_per_token|k|B/token|KV-cache bytes of one token
+latent_dim|r|elements|width of the latent
+rope_dim|d_r|elements|width of the rotary key beside it
+index_bytes|x|B|bytes an indexer caches for one token and layer
+copies|n|GPUs|GPUs that each keep the latent whole
+full_kv_per_token|k_f|B/token|KV-cache bytes of one token in layers that read the whole context
+window_kv_per_token|k_w|B/token|KV-cache bytes of one token in layers that read a window
 prompt_tokens|T|tokens|prompt of one request
 chunk_tokens|C|tokens|prefill tokens in a step
 decode_seqs|D|sequences|decodes in a step

@@ -38,12 +38,15 @@ from planner.perf.theory.work import (
     decode_intensity_ceiling,
     flops_per_token,
     kv_bytes_per_token,
+    kv_bytes_read_per_token,
+    latent_kv_bytes_per_token,
     memory_bound_context_tokens,
     prefill_flops,
     prefill_intensity,
     prefill_intensity_limit,
     ridge_flops_per_byte,
     weight_bytes,
+    windowed_memory_bound_context_tokens,
 )
 
 __all__ = [
@@ -56,9 +59,11 @@ __all__ = [
     "decode_intensity_ceiling",
     "flops_per_token",
     "kv_bytes_per_token",
+    "kv_bytes_read_per_token",
     "kv_capacity_tokens",
     "kv_transfer_bytes",
     "largest_chunk_tokens",
+    "latent_kv_bytes_per_token",
     "memory_bound_context_tokens",
     "memory_floor_s",
     "preemption_flops",
@@ -75,4 +80,5 @@ __all__ = [
     "ttft_s",
     "ttft_with_prefix_cache_s",
     "weight_bytes",
+    "windowed_memory_bound_context_tokens",
 ]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from planner.perf.quantity import Quantity
 
 
@@ -39,16 +43,55 @@ def ridge_flops_per_byte(flops_per_s: Quantity, bandwidth_bytes_per_s: Quantity)
 
 
 def kv_bytes_per_token(
-    layers: Quantity, kv_heads: Quantity, head_dim: Quantity, bytes_per_element: Quantity
+    attention_layers: Quantity, kv_heads: Quantity, head_dim: Quantity, kv_element_bytes: Quantity
 ) -> Quantity:
     """Return KV-cache bytes of one token: k = 2·L·H_kv·d_h·b, keys and values in every layer.
 
-    Source: SARATHI §2.
+    Source: SARATHI §2. Of a replica with more GPUs than KV heads, every GPU holds a head: H_kv
+    then counts the copies.
 
     >>> kv_bytes_per_token(32, 32, 128, 2)
     524288
     """
-    return 2 * layers * kv_heads * head_dim * bytes_per_element
+    return 2 * attention_layers * kv_heads * head_dim * kv_element_bytes
+
+
+def latent_kv_bytes_per_token(
+    attention_layers: Quantity,
+    latent_dim: Quantity,
+    rope_dim: Quantity,
+    kv_element_bytes: Quantity,
+    index_bytes: Quantity = 0,
+    copies: Quantity = 1,
+) -> Quantity:
+    """Return KV-cache bytes of one token of MLA: k = n·L·((r + d_r)·b + x), one latent a layer.
+
+    Keys and values of all heads come from the latent, which every GPU of the replica keeps whole
+    (n copies). x is what a sparse-attention indexer caches beside it. Source: DeepSeek-V2, §2.1.
+
+    >>> latent_kv_bytes_per_token(61, 512, 64, 2)
+    70272
+    """
+    per_layer = (latent_dim + rope_dim) * kv_element_bytes + index_bytes
+    return copies * attention_layers * per_layer
+
+
+def kv_bytes_read_per_token(
+    full_kv_per_token: Quantity,
+    window_kv_per_token: Quantity,
+    context_tokens: Quantity,
+    window_tokens: Quantity,
+) -> Quantity:
+    """Return KV bytes a decode reads for one token of its context: k = k_f + k_w·min(S, w)/S.
+
+    Layers with full attention read all S tokens, layers with a window its last w. Source: own
+    derivation: D·S·k is then what a step reads.
+
+    >>> float(kv_bytes_read_per_token(40_960, 425_984, 4096, 1024))
+    147456.0
+    """
+    seen = np.minimum(context_tokens, window_tokens) / context_tokens
+    return full_kv_per_token + window_kv_per_token * seen
 
 
 def prefill_flops(token_flops: Quantity, prompt_tokens: Quantity) -> Quantity:
@@ -157,3 +200,29 @@ def memory_bound_context_tokens(
     178
     """
     return token_flops / (kv_per_token * ridge)
+
+
+def windowed_memory_bound_context_tokens(
+    token_flops: float,
+    full_kv_per_token: float,
+    window_kv_per_token: float,
+    window_tokens: float,
+    ridge: float,
+) -> float:
+    """Return the context above which a model with windows is memory bound: (φ/R − k_w·w)/k_f.
+
+    Where that lies within the window, φ/(R·(k_f + k_w)). Infinite when every layer has a window
+    and all of them full are read faster than φ is computed. Source: k_f·S + k_w·min(S, w) = φ/R
+    solved for S.
+
+    >>> round(windowed_memory_bound_context_tokens(54e9, 81_920, 425_984, 1024, 150), 1)
+    708.8
+    >>> round(windowed_memory_bound_context_tokens(270e9, 81_920, 425_984, 1024, 150), 1)
+    16647.9
+    """
+    read = token_flops / ridge
+    within = read / (full_kv_per_token + window_kv_per_token)
+    if within <= window_tokens:
+        return within
+    left = read - window_kv_per_token * window_tokens
+    return left / full_kv_per_token if full_kv_per_token else math.inf
