@@ -44,6 +44,7 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "binding": next((row for row in plan.latency if row.binds), None),
         "beyond": beyond(plan),
         "least": least(plan),
+        "targets_end": targets_end(plan),
         "acts_twice": acts_twice(plan),
         "missed": [row for row in plan.latency if not row.holds],
         "raising": raising(plan),
@@ -78,6 +79,18 @@ def beyond(plan: Plan) -> list[LatencyRow]:
 def least(plan: Plan) -> bool:
     """Whether one replica carries the load: no target could save another."""
     return plan.replica_terms.for_load == 1 and all(row.holds for row in plan.latency)
+
+
+def targets_end(plan: Plan) -> float | None:
+    """Return the multiple of the plan's load at which a target is lost, headroom used up: n·c/d.
+
+    None where it cannot be said.
+    """
+    terms = plan.replica_terms
+    demand = terms.peak_requests_per_s * (1.0 + terms.growth)
+    if not (demand > 0.0 and math.isfinite(terms.capacity_requests_per_s)):
+        return None
+    return terms.for_load * terms.capacity_requests_per_s / demand
 
 
 def tightest(plan: Plan) -> list[LatencyRow]:

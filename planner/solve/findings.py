@@ -35,6 +35,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # Memory and concurrency (§4.3, §4.5, §4.6, §4.8).
     "kv_caps_concurrency": ("resident_seqs", "wanted_seqs", "max_num_seqs", "window", "block_s"),
     "slots_cap_concurrency": ("max_num_seqs", "wanted_seqs", "window", "block_s"),
+    # The equations' mean use, or where the replay preempts first.
     "preemption_near": (
         "load_factor",
         "kv_use_share",
@@ -47,6 +48,23 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "kv_use_share",
         "window",
         "probability_share",
+        "recompute_s",
+    ),
+    "first_preemption": (
+        "without_factor",
+        "with_factor",
+        "window",
+        "peak_use_share",
+        "kv_use_share",
+        "targets_factor",
+        "recompute_s",
+    ),
+    "no_preemption_replayed": (
+        "without_factor",
+        "window",
+        "peak_use_share",
+        "kv_use_share",
+        "targets_factor",
         "recompute_s",
     ),
     "utilization_fixes_slots": (

@@ -184,6 +184,19 @@ class Surge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FirstPreemption:
+    """Between which multiples of the plan's load the replay of a window preempts first.
+
+    A replay in which the cache is full to within a percent counts as one that preempts.
+    """
+
+    window: str  # replayed with its lead-in
+    without_factor: float  # the largest multiple asked that goes without; 0: not even the plan's
+    with_factor: float | None  # the least multiple asked with a preemption; None: none has one
+    peak_use_share: float  # of the KV blocks, in the replay of the whole trace at the plan's load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Concurrency:
     """KV capacity against what the traffic holds."""
 
@@ -198,6 +211,7 @@ class Concurrency:
     preemption_probability: float  # that a step in the worst window overflows
     preemption_load_factor: float  # load multiple at which the mean use reaches capacity
     preemption_cost_s: float  # recompute of a mean victim
+    first_preemption: FirstPreemption | None  # by replay; None where there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

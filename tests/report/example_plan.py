@@ -731,6 +731,7 @@ def example(**changes: object) -> Plan:
             preemption_probability=2e-7,
             preemption_load_factor=1.73,
             preemption_cost_s=0.061,
+            first_preemption=None,
         ),
         replica_terms=ReplicaTerms(
             window="Tue 2026-10-13 10:00–11:00",

@@ -346,3 +346,29 @@ def test_the_count_for_even_traffic_can_be_reproduced(example):
         r"([\d.]+)/\(([\d.]+) · ([\d.]+)\) rounds up to (\d+) replicas for the load", text
     ).groups()
     assert math.ceil(float(rate) / (float(share) * float(capacity))) == int(count)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("replayed", "the first in the replay lies between 1.54× and 1.61× this load"),
+        ("never_preempts", "none in the replay up to 4× this load"),
+        ("preempts_already", "the replay fills the KV cache at this load"),
+        (
+            "one_class",
+            "mean use of the KV cache reaches its capacity at 1.73× this load, by the eq",
+        ),
+    ],
+)
+def test_the_distance_to_preemption_is_the_replay_s_where_there_is_one(edge, name, said):
+    """The equations' figure is of mean use, and stands only where no replay does."""
+    text = report(edge(name))
+    for number in (7, 9):
+        assert said in section(text, number)
+    assert ("1.73×" in text) == (name == "one_class")
+    assert "cliff" not in text
+
+
+def test_the_distance_to_overload_says_where_the_targets_end(example):
+    """One replica carries 32.1 requests/s, seven are asked for 177.2 · 1.1 = 194.9: 1.153."""
+    assert "the latency targets end at 1.15× this load" in section(report(example()), 7)
