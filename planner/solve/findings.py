@@ -110,6 +110,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "low_supply_tokens_per_s",
         "high_supply_tokens_per_s",
         "demand_tokens_per_s",
+        "fast_end",
+        "launch_s",
     ),
     "budget_overloads": ("max_num_batched_tokens", "supply_tokens_per_s", "demand_tokens_per_s"),
     "one_replica_lost": ("class_name", "metric", "percentile", "limit_s", "attainment_share"),
@@ -130,7 +132,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "preemptions",
         "screen_ratio",
     ),
-    "load_test_decides": ("low_tokens", "chosen_tokens", "high_tokens"),
+    "load_test_decides": ("low_tokens", "chosen_tokens", "high_tokens", "half_tokens"),
     "published_gains_are_evidence": (),
     "sampling_thins_bursts": (
         "sample_rate",

@@ -119,6 +119,8 @@ class ChunkAnalysis:
     reason: str  # id of the finding that says why it does or does not matter
     prompt_tokens: float  # mean prompt of the binding class, for the curve's TTFT
     curve: tuple[ChunkPoint, ...]
+    missed_below_flag_tokens: int | None  # nearest smaller budget known to miss at this count
+    missed_above_flag_tokens: int | None  # the same of the larger ones; None: none is known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,7 @@ class BudgetRow:
     utilization_mean: float  # fleet demand / fleet supply at this replica count
     utilization_busiest_10min: float
     utilization_busiest_minute: float
+    fast_end: str  # what the upper end assumes: "step_time" (the band), "launch_hidden"
     verdict: str  # "holds", "knife_edge" (overload inside the band), "overloads"
 
 
@@ -180,6 +183,8 @@ class Surge:
     even_capacity_requests_per_s: float  # of one replica if the same requests came evenly
     replicas_for_mean: int
     replicas: int
+    band_share: float  # of the step time: the lower end of every budget, and most upper ends
+    launch_s: float  # host time to launch a prefill step, fitted; hidden at the other upper ends
     budgets: tuple[BudgetRow, ...]
 
 

@@ -15,6 +15,7 @@ from planner.solve.capacity import Judged
 from planner.solve.case import Decision
 from planner.solve.findings import finding
 from planner.solve.plan import ChunkAnalysis, Concurrency, Finding, LatencyRow, Surge
+from planner.solve.refuted import worth_testing
 from planner.solve.steady import steady
 from planner.solve.steps import step
 from planner.solve.windows import window_label
@@ -70,11 +71,13 @@ def chunk_remarks(parts: Parts) -> Iterator[Finding]:
         balance_tokens=chunk.balance_chunk_tokens,
         largest_graph_tokens=max(case.engine.cuda_graph_sizes, default=0),
     )
+    low, high, half = worth_testing(chunk)
     yield finding(
         "load_test_decides",
-        low_tokens=chunk.low_tokens or 0,
+        low_tokens=low,
         chosen_tokens=chunk.chosen_tokens,
-        high_tokens=chunk.high_tokens or 0,
+        high_tokens=high,
+        half_tokens=half,
     )
 
 

@@ -83,6 +83,8 @@ def surge_decides(plan: Plan) -> Plan:
             "low_supply_tokens_per_s": 33_000.0,
             "high_supply_tokens_per_s": 39_400.0,
             "demand_tokens_per_s": 35_900.0,
+            "fast_end": "step_time",
+            "launch_s": 0.0074,
         },
     )
     surge = replace(plan.surge, budgets=budgets, decides=True)
