@@ -13,6 +13,7 @@ from planner.report import format as fmt
 from planner.report.batch_chart import batch_map
 from planner.report.scales import Axis, binary_ticks, linear_ticks, log_ticks, polyline
 from planner.solve.plan import LatencyRow, Plan
+from planner.solve.refuted import high_refuted, low_refuted
 
 Figure = Mapping[str, Any]
 WIDTH = 760
@@ -80,6 +81,9 @@ def _interval(plan: Plan, x: Axis) -> Mapping[str, float] | None:
     low, high = plan.chunk.low_tokens, plan.chunk.high_tokens
     if low is None or high is None or low > high:
         return None
+    chosen = plan.chunk.chosen_tokens  # what the plan itself refutes is not allowed
+    low = chosen if low_refuted(plan.chunk) else low
+    high = chosen if high_refuted(plan.chunk) else high
     return {"x": x(low), "width": max(2.0, x(high) - x(low))}
 
 

@@ -17,6 +17,7 @@ from planner.report.operations import (
 )
 from planner.report.sentences import by_section
 from planner.solve.plan import ChunkAnalysis, ChunkPoint, LatencyRow, Plan, Sensitivity
+from planner.solve.refuted import high_refuted, low_refuted
 
 # How slo.yaml spells what the solver holds flat.
 SPELLING = {
@@ -44,6 +45,11 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "binding": next((row for row in plan.latency if row.binds), None),
         "beyond": beyond(plan),
         "least": least(plan),
+        "targets_end": targets_end(plan),
+        "prompt_limit": prompt_limit(plan),
+        "low_refuted": low_refuted(plan.chunk),
+        "high_refuted": high_refuted(plan.chunk),
+        "class_prompt": class_prompt(plan),
         "acts_twice": acts_twice(plan),
         "missed": [row for row in plan.latency if not row.holds],
         "raising": raising(plan),
@@ -78,6 +84,32 @@ def beyond(plan: Plan) -> list[LatencyRow]:
 def least(plan: Plan) -> bool:
     """Whether one replica carries the load: no target could save another."""
     return plan.replica_terms.for_load == 1 and all(row.holds for row in plan.latency)
+
+
+def targets_end(plan: Plan) -> float | None:
+    """Return the multiple of the plan's load at which a target is lost, headroom used up: n·c/d.
+
+    None where it cannot be said.
+    """
+    terms = plan.replica_terms
+    demand = terms.peak_requests_per_s * (1.0 + terms.growth)
+    if not (demand > 0.0 and math.isfinite(terms.capacity_requests_per_s)):
+        return None
+    return terms.for_load * terms.capacity_requests_per_s / demand
+
+
+def prompt_limit(plan: Plan) -> float | None:
+    """Return the prompt tokens/s, cached ones counted, at which a replica reaches its capacity."""
+    terms = plan.replica_terms
+    limit = terms.capacity_requests_per_s * terms.mean_input_tokens
+    return limit if math.isfinite(limit) and limit > 0.0 else None
+
+
+def class_prompt(plan: Plan) -> float:
+    """Return the mean input of the class that T is of, over the whole trace."""
+    binding = next((row.class_name for row in plan.latency if row.binds), None)
+    found = next((each for each in plan.profile.classes if each.name == binding), None)
+    return (found or plan.profile.total).input_tokens.mean
 
 
 def tightest(plan: Plan) -> list[LatencyRow]:

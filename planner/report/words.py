@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 VERDICTS: Mapping[str, str] = {
-    "holds": "holds the ten minutes with its whole error band",
-    "knife_edge": "on a knife's edge: overload in the ten minutes lies inside the error band",
+    "holds": "holds the ten minutes with its whole band",
+    "knife_edge": "on a knife's edge: overload in the ten minutes lies inside the band",
     "overloads": "overloads: prompts queue for as long as the ten minutes last",
 }
 VERDICTS_SHORT: Mapping[str, str] = {
@@ -79,7 +79,7 @@ def word(table: Mapping[str, str], key: str) -> str:
     """Return the words for `key`, or `key` with spaces for underscores.
 
     >>> word(VERDICTS, "holds"), word(OUTCOMES, "some_new_outcome")
-    ('holds the ten minutes with its whole error band', 'some new outcome')
+    ('holds the ten minutes with its whole band', 'some new outcome')
     """
     return table.get(key, key.replace("_", " "))
 

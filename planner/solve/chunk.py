@@ -97,6 +97,8 @@ def chunk_analysis(decision: Decision, binding: Judged, prompt_tokens: float) ->
         reason=reason,
         prompt_tokens=prompt_tokens,
         curve=_curve(decision, inputs, seqs, context, state.past, prompt_tokens, chunks),
+        missed_below_flag_tokens=None,
+        missed_above_flag_tokens=None,
     )
 
 

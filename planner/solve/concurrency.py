@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from planner.perf.preemption import overflow_probability, recompute_s
 from planner.solve.case import Decision
+from planner.solve.overfull import first_preemption
 from planner.solve.plan import Concurrency
 from planner.solve.steady import State, lanes, steady
 from planner.solve.stretch import BLOCK_S, LEAD_S, Stretch
@@ -80,6 +81,7 @@ def concurrency(decision: Decision) -> Concurrency:
         preemption_probability=float(np.mean(overflow)),
         preemption_load_factor=load_to_capacity(decision, stretch, capacity),
         preemption_cost_s=float(recompute_s(held.mean, supply)),
+        first_preemption=first_preemption(decision, (stretch.start_s, stretch.end_s)),
     )
 
 

@@ -35,6 +35,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # Memory and concurrency (§4.3, §4.5, §4.6, §4.8).
     "kv_caps_concurrency": ("resident_seqs", "wanted_seqs", "max_num_seqs", "window", "block_s"),
     "slots_cap_concurrency": ("max_num_seqs", "wanted_seqs", "window", "block_s"),
+    # The equations' mean use, or where the replay preempts first.
     "preemption_near": (
         "load_factor",
         "kv_use_share",
@@ -47,6 +48,23 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "kv_use_share",
         "window",
         "probability_share",
+        "recompute_s",
+    ),
+    "first_preemption": (
+        "without_factor",
+        "with_factor",
+        "window",
+        "peak_use_share",
+        "kv_use_share",
+        "targets_factor",
+        "recompute_s",
+    ),
+    "no_preemption_replayed": (
+        "without_factor",
+        "window",
+        "peak_use_share",
+        "kv_use_share",
+        "targets_factor",
         "recompute_s",
     ),
     "utilization_fixes_slots": (
@@ -92,6 +110,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "low_supply_tokens_per_s",
         "high_supply_tokens_per_s",
         "demand_tokens_per_s",
+        "fast_end",
+        "launch_s",
     ),
     "budget_overloads": ("max_num_batched_tokens", "supply_tokens_per_s", "demand_tokens_per_s"),
     "one_replica_lost": ("class_name", "metric", "percentile", "limit_s", "attainment_share"),
@@ -112,7 +132,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "preemptions",
         "screen_ratio",
     ),
-    "load_test_decides": ("low_tokens", "chosen_tokens", "high_tokens"),
+    "load_test_decides": ("low_tokens", "chosen_tokens", "high_tokens", "half_tokens"),
     "published_gains_are_evidence": (),
     "sampling_thins_bursts": (
         "sample_rate",

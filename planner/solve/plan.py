@@ -119,6 +119,8 @@ class ChunkAnalysis:
     reason: str  # id of the finding that says why it does or does not matter
     prompt_tokens: float  # mean prompt of the binding class, for the curve's TTFT
     curve: tuple[ChunkPoint, ...]
+    missed_below_flag_tokens: int | None  # nearest smaller budget known to miss at this count
+    missed_above_flag_tokens: int | None  # the same of the larger ones; None: none is known
     # What C* is computed from; plans of older versions lack it.
     token_flops: float | None = None  # φ, 2P over active parameters
     weight_bytes: float | None = None  # w as stored, all GPUs of the replica together
@@ -167,6 +169,7 @@ class BudgetRow:
     utilization_mean: float  # fleet demand / fleet supply at this replica count
     utilization_busiest_10min: float
     utilization_busiest_minute: float
+    fast_end: str  # what the upper end assumes: "step_time" (the band), "launch_hidden"
     verdict: str  # "holds", "knife_edge" (overload inside the band), "overloads"
 
 
@@ -184,7 +187,22 @@ class Surge:
     even_capacity_requests_per_s: float  # of one replica if the same requests came evenly
     replicas_for_mean: int
     replicas: int
+    band_share: float  # of the step time: the lower end of every budget, and most upper ends
+    launch_s: float  # host time to launch a prefill step, fitted; hidden at the other upper ends
     budgets: tuple[BudgetRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstPreemption:
+    """Between which multiples of the plan's load the replay of a window preempts first.
+
+    A replay in which the cache is full to within a percent counts as one that preempts.
+    """
+
+    window: str  # replayed with its lead-in
+    without_factor: float  # the largest multiple asked that goes without; 0: not even the plan's
+    with_factor: float | None  # the least multiple asked with a preemption; None: none has one
+    peak_use_share: float  # of the KV blocks, in the replay of the whole trace at the plan's load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,6 +220,7 @@ class Concurrency:
     preemption_probability: float  # that a step in the worst window overflows
     preemption_load_factor: float  # load multiple at which the mean use reaches capacity
     preemption_cost_s: float  # recompute of a mean victim
+    first_preemption: FirstPreemption | None  # by replay; None where there is none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

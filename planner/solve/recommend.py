@@ -36,6 +36,7 @@ from planner.solve.plan import (
     Sensitivity,
     Sharing,
 )
+from planner.solve.refuted import with_misses
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
 from planner.solve.replayed import CountBand, count_band, replayed_rows
@@ -180,7 +181,14 @@ def _plan(
     fewer = one_fewer(decision)
     latency, band = _latency(decision, fewer), _band(decision)
     binding = _binding_stretch(decision, latency, fewer)
-    chunk = chunk_analysis(decision, binding, _mean_prompt(decision, latency))
+    others, pairs = alternatives(decision, options), batch_map(decision, binding, found)
+    chunk = with_misses(
+        chunk_analysis(decision, binding, _mean_prompt(decision, latency)),
+        deployment,
+        (decision.replicas + case.slo.spare_replicas) * deployment.gpus,
+        () if pairs is None else pairs.cells,
+        others,
+    )
     flood = surge(decision)
     kv = concurrency(decision)
     spare = case.slo.spare_replicas
@@ -210,7 +218,7 @@ def _plan(
         verified="closed_form" if decision.confirmed is None else "replay",
         latency=latency,
         chunk=chunk,
-        batch_map=batch_map(decision, binding, found),
+        batch_map=pairs,
         surge=flood,
         concurrency=kv,
         replica_terms=_terms(decision, binding, band, fewer),
@@ -218,7 +226,7 @@ def _plan(
         profile=case.profile,
         slo=context.slo,
         defaulted=case.slo.defaulted,
-        alternatives=alternatives(decision, options),
+        alternatives=others,
         sensitivity=moved,
         findings=remarks(parts),
         search=groups,

@@ -119,6 +119,8 @@ def _surge(parts: Parts) -> Iterator[Finding]:
                 low_supply_tokens_per_s=row.low_prompt_tokens_per_s,
                 high_supply_tokens_per_s=row.high_prompt_tokens_per_s,
                 demand_tokens_per_s=demand,
+                fast_end=row.fast_end,
+                launch_s=surge.launch_s,
             )
         elif row.verdict == "overloads":
             yield finding(

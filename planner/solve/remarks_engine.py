@@ -15,6 +15,7 @@ from planner.solve.capacity import Judged
 from planner.solve.case import Decision
 from planner.solve.findings import finding
 from planner.solve.plan import ChunkAnalysis, Concurrency, Finding, LatencyRow, Surge
+from planner.solve.refuted import worth_testing
 from planner.solve.steady import steady
 from planner.solve.steps import step
 from planner.solve.windows import window_label
@@ -68,11 +69,13 @@ def chunk_remarks(parts: Parts) -> Iterator[Finding]:
         balance_tokens=chunk.balance_chunk_tokens,
         largest_graph_tokens=max(case.engine.cuda_graph_sizes, default=0),
     )
+    low, high, half = worth_testing(chunk)
     yield finding(
         "load_test_decides",
-        low_tokens=chunk.low_tokens or 0,
+        low_tokens=low,
         chosen_tokens=chunk.chosen_tokens,
-        high_tokens=chunk.high_tokens or 0,
+        high_tokens=high,
+        half_tokens=half,
     )
 
 
@@ -173,17 +176,7 @@ def memory_remarks(parts: Parts) -> Iterator[Finding]:
     """Yield what bounds concurrency and how far preemption is."""
     kv, deployment = parts.concurrency, parts.decision.deployment
     yield from _concurrency(parts)
-    near = (
-        kv.preemption_load_factor < NEAR_PREEMPTION or kv.preemption_probability > LIKELY_PREEMPTION
-    )
-    yield finding(
-        "preemption_near" if near else "preemption_far",
-        load_factor=kv.preemption_load_factor,
-        kv_use_share=kv.kv_use_worst,
-        window=kv.window,
-        probability_share=kv.preemption_probability,
-        recompute_s=kv.preemption_cost_s,
-    )
+    yield _preemption(parts)
     yield finding(
         "utilization_fixes_slots",
         gpu_memory_utilization=deployment.gpu_memory_utilization,
@@ -193,6 +186,35 @@ def memory_remarks(parts: Parts) -> Iterator[Finding]:
     )
     yield from _activation(parts)
     yield from _length(parts)
+
+
+def _preemption(parts: Parts) -> Finding:
+    """Return how far preemption is: by replay where there is one, else by mean use."""
+    kv, found = parts.concurrency, parts.concurrency.first_preemption
+    if found is None:
+        near = (
+            kv.preemption_load_factor < NEAR_PREEMPTION
+            or kv.preemption_probability > LIKELY_PREEMPTION
+        )
+        return finding(
+            "preemption_near" if near else "preemption_far",
+            load_factor=kv.preemption_load_factor,
+            kv_use_share=kv.kv_use_worst,
+            window=kv.window,
+            probability_share=kv.preemption_probability,
+            recompute_s=kv.preemption_cost_s,
+        )
+    common: dict[str, float | str] = {
+        "without_factor": found.without_factor,
+        "window": found.window,
+        "peak_use_share": found.peak_use_share,
+        "kv_use_share": kv.kv_use_worst,
+        "targets_factor": parts.decision.factor / parts.decision.load,
+        "recompute_s": kv.preemption_cost_s,
+    }
+    if found.with_factor is None:
+        return finding("no_preemption_replayed", **common)
+    return finding("first_preemption", with_factor=found.with_factor, **common)
 
 
 def _concurrency(parts: Parts) -> Iterator[Finding]:

@@ -93,8 +93,12 @@ def window_rates(decision: Decision) -> Floats:
 
 
 def token_rates(decision: Decision) -> tuple[float, float]:
-    """Return input + output tokens/s of the fleet: mean, and in the busiest evaluation window."""
-    return _mean_rate(decision), float(window_rates(decision).max())
+    """Return input + output tokens/s of the fleet: mean, and in the busiest evaluation window.
+
+    Windows that the trace does not fill are not counted; the busiest is never below the mean.
+    """
+    mean = _mean_rate(decision)
+    return mean, max(mean, float(window_rates(decision).max()))
 
 
 def _mean_rate(decision: Decision) -> float:

@@ -52,6 +52,8 @@ def surge(decision: Decision) -> Surge:
         even_capacity_requests_per_s=even,
         replicas_for_mean=flat,
         replicas=decision.replicas,
+        band_share=decision.cost.band,
+        launch_s=decision.cost.launch_s,
         budgets=rows,
     )
 
@@ -96,7 +98,8 @@ def _budget_rows(
     fleet = float(decision.replicas)
     for index, budget in enumerate(budgets):
         supply, step_s, seqs = (float(column[index]) for column in expected)
-        low, high = float(slow[0][index]), float(max(fast[0][index], bare[0][index]))
+        launched, hidden_launch = float(fast[0][index]), float(bare[0][index])
+        low, high = float(slow[0][index]), max(launched, hidden_launch)
         rows.append(
             BudgetRow(
                 max_num_batched_tokens=budget,
@@ -108,6 +111,7 @@ def _budget_rows(
                 utilization_mean=mean / (fleet * supply),
                 utilization_busiest_10min=ten / (fleet * supply),
                 utilization_busiest_minute=minute / (fleet * supply),
+                fast_end="launch_hidden" if hidden_launch > launched else "step_time",
                 verdict=verdict(ten, fleet * low, fleet * high),
             )
         )

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.solve.plan import CostAtLoad, Count, Finding, Plan, Sharing
+from planner.solve.plan import CostAtLoad, Count, Finding, FirstPreemption, Plan, Sharing
 
 HOSTILE = "a|b <img src=x onerror=alert(1)> `c` [d](javascript:e) **f**"
 LONG = "a-class-with-<&>\"'-and-more-than-40-characters-in-it"
@@ -83,6 +83,8 @@ def surge_decides(plan: Plan) -> Plan:
             "low_supply_tokens_per_s": 33_000.0,
             "high_supply_tokens_per_s": 39_400.0,
             "demand_tokens_per_s": 35_900.0,
+            "fast_end": "step_time",
+            "launch_s": 0.0074,
         },
     )
     surge = replace(plan.surge, budgets=budgets, decides=True)
@@ -200,7 +202,39 @@ def bare_slo(plan: Plan) -> Plan:
 
 
 def replayed(plan: Plan) -> Plan:
-    return replace(plan, verified="replay")
+    first = FirstPreemption(
+        window="Tue 2026-10-13 11:00–12:00",
+        without_factor=1.54,
+        with_factor=1.61,
+        peak_use_share=0.48,
+    )
+    values = {
+        "without_factor": 1.54,
+        "with_factor": 1.61,
+        "window": first.window,
+        "peak_use_share": 0.48,
+        "kv_use_share": 0.33,
+        "targets_factor": 1.15,
+        "recompute_s": 0.061,
+    }
+    said = tuple(
+        Finding(id="first_preemption", values=values) if each.id == "preemption_far" else each
+        for each in plan.findings
+    )
+    concurrency = replace(plan.concurrency, first_preemption=first)
+    return replace(plan, verified="replay", concurrency=concurrency, findings=said)
+
+
+def never_preempts(plan: Plan) -> Plan:
+    first = FirstPreemption(window="w", without_factor=4.0, with_factor=None, peak_use_share=0.1)
+    concurrency = replace(plan.concurrency, first_preemption=first)
+    return replace(plan, verified="replay", concurrency=concurrency, findings=())
+
+
+def preempts_already(plan: Plan) -> Plan:
+    first = FirstPreemption(window="w", without_factor=0.0, with_factor=1.0, peak_use_share=1.0)
+    concurrency = replace(plan.concurrency, first_preemption=first)
+    return replace(plan, verified="replay", concurrency=concurrency, findings=())
 
 
 def on_sglang(plan: Plan) -> Plan:
@@ -232,6 +266,8 @@ EDGES: tuple[Callable[[Plan], Plan], ...] = (
     big_replica,
     bare_slo,
     replayed,
+    never_preempts,
+    preempts_already,
     on_sglang,
     unknown_engine,
 )

@@ -307,6 +307,7 @@ def budgets() -> tuple[BudgetRow, ...]:
                 utilization_mean=MEAN / (7 * supply),
                 utilization_busiest_10min=TEN_MINUTES / (7 * supply),
                 utilization_busiest_minute=MINUTE / (7 * supply),
+                fast_end="launch_hidden" if flag == 512 else "step_time",
                 verdict=verdict,
             )
         )
@@ -587,6 +588,8 @@ def findings() -> tuple[Finding, ...]:
             low_supply_tokens_per_s=supply[512].low_prompt_tokens_per_s,
             high_supply_tokens_per_s=supply[512].high_prompt_tokens_per_s,
             demand_tokens_per_s=TEN_MINUTES / 7,
+            fast_end="launch_hidden",
+            launch_s=0.0074,
         ),
         say(
             "mixed_class_interference",
@@ -611,7 +614,13 @@ def findings() -> tuple[Finding, ...]:
             limit_s=0.05,
             attainment_share=0.981,
         ),
-        say("load_test_decides", low_tokens=890, chosen_tokens=1475, high_tokens=1620),
+        say(
+            "load_test_decides",
+            low_tokens=890,
+            chosen_tokens=1475,
+            high_tokens=1620,
+            half_tokens=737,
+        ),
         say("replay_pending"),
         say("published_gains_are_evidence"),
     )
@@ -697,6 +706,8 @@ def example(**changes: object) -> Plan:
             reason="above_balance_point",
             prompt_tokens=1_600.0,
             curve=curve(),
+            missed_below_flag_tokens=None,
+            missed_above_flag_tokens=None,
         ),
         surge=Surge(
             mean_prompt_tokens_per_s=MEAN,
@@ -709,6 +720,8 @@ def example(**changes: object) -> Plan:
             even_capacity_requests_per_s=36.0,
             replicas_for_mean=3,
             replicas=7,
+            band_share=0.09,
+            launch_s=0.0074,
             budgets=budgets(),
         ),
         concurrency=Concurrency(
@@ -738,6 +751,7 @@ def example(**changes: object) -> Plan:
             preemption_probability=2e-7,
             preemption_load_factor=1.73,
             preemption_cost_s=0.061,
+            first_preemption=None,
         ),
         replica_terms=ReplicaTerms(
             window="Tue 2026-10-13 10:00–11:00",

@@ -128,3 +128,24 @@ def test_the_map_shows_every_pair_with_what_it_misses(example):
     assert text.count('class="fill-green"') == 2 + 1
     assert "C* + D" in words
     assert "batch_map.svg" not in figures(replace(plan, batch_map=None))
+
+
+def test_the_surge_chart_names_the_count_that_its_use_is_of(example):
+    """Spares do not share the demand, and one replica is not many."""
+    plan = example()
+    spared = replace(plan, replicas=replace(plan.replicas, value=9))
+    assert "of what 7 replicas for the load sustain, by token" in figures(spared)["surge.svg"]
+    one = replace(plan, surge=replace(plan.surge, replicas=1))
+    assert "of what 1 replica for the load sustains, by token" in figures(one)["surge.svg"]
+
+
+def test_the_allowed_interval_ends_where_the_plan_refutes_it(example):
+    plan = example()
+
+    def start(chunk):
+        figure = FIGURES["step_time.svg"](replace(plan, chunk=chunk))
+        return figure["interval"]["x"]
+
+    refuted = replace(plan.chunk, missed_below_flag_tokens=1024)
+    assert start(refuted) > start(plan.chunk)
+    assert start(refuted) == start(replace(plan.chunk, low_tokens=plan.chunk.chosen_tokens))

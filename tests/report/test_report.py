@@ -352,3 +352,92 @@ def test_the_count_for_even_traffic_can_be_reproduced(example):
         r"([\d.]+)/\(([\d.]+) · ([\d.]+)\) rounds up to (\d+) replicas for the load", text
     ).groups()
     assert math.ceil(float(rate) / (float(share) * float(capacity))) == int(count)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("replayed", "the first in the replay lies between 1.54× and 1.61× this load"),
+        ("never_preempts", "none in the replay up to 4× this load"),
+        ("preempts_already", "the replay fills the KV cache at this load"),
+        (
+            "one_class",
+            "mean use of the KV cache reaches its capacity at 1.73× this load, by the eq",
+        ),
+    ],
+)
+def test_the_distance_to_preemption_is_the_replay_s_where_there_is_one(edge, name, said):
+    """The equations' figure is of mean use, and stands only where no replay does."""
+    text = report(edge(name))
+    for number in (7, 9):
+        assert said in section(text, number)
+    assert ("1.73×" in text) == (name == "one_class")
+    assert "cliff" not in text
+
+
+def test_the_distance_to_overload_says_where_the_targets_end(example):
+    """One replica carries 32.1 requests/s, seven are asked for 177.2 · 1.1 = 194.9: 1.153."""
+    assert "the latency targets end at 1.15× this load" in section(report(example()), 7)
+
+
+def test_a_bound_that_the_plan_refutes_is_said_to_be_and_not_proposed(example):
+    plan = example()
+    chunk = replace(plan.chunk, missed_below_flag_tokens=1024)
+    text = section(report(replace(plan, chunk=chunk)), 2)
+    assert "chat TTFT p99 ≤ 2 s; refuted: a flag of 1,024 misses in section 6 |" in text
+    assert text.count("refuted") == 1
+
+
+def test_nothing_is_proposed_where_every_neighbour_misses(example):
+    values = {"low_tokens": 0, "chosen_tokens": 1475, "high_tokens": 0, "half_tokens": 0}
+    finding = Finding(id="load_test_decides", values=values)
+    text = section(report(example(findings=(finding,))), 9)
+    assert "no other is left to try" in text
+    assert "one change at a time" not in text
+
+
+def test_the_alert_on_prompt_tokens_is_at_the_capacity_of_section_2(example):
+    """32.1 requests/s of 1,712 tokens each: 54,955 tokens/s, not what a budget alone sustains."""
+    text = section(report(example()), 9)
+    assert (
+        f"above {32.1 * 1712:,.0f} tokens/s on average over 1 h, not ten minutes | more than"
+        in text
+    )
+
+
+def test_the_fast_end_of_a_band_that_hides_launches_is_marked_and_explained(example):
+    text = section(report(example()), 3)
+    rows = [line for line in text.splitlines() if "†" in line and line.startswith("|")]
+    assert [line.split("|")[1].strip() for line in rows] == ["512"]
+    assert "one fitted constant of 7.4 ms, is taken as hidden" in text
+    assert "error band of the step time" not in text
+
+
+def test_no_busiest_window_below_the_mean(example):
+    plan = example()
+    assert "of the busiest 1 h by the clock" in section(report(plan), 1)
+    short = replace(plan.cost, peak_tokens_per_s=plan.cost.mean_tokens_per_s)
+    text = section(report(replace(plan, cost=short)), 1)
+    assert "busiest" not in text
+
+
+def test_clock_windows_and_sliding_ones_are_told_apart(example):
+    text = report(example())
+    assert "Busiest minute, clock / mean" in section(text, 4)
+    assert "These windows slide: any second, any 60 s" in section(text, 4)
+    assert "in the busiest minute (any 60 s, from" in section(text, 3)
+
+
+def test_t_says_what_it_is_the_mean_of(example):
+    plan = example()
+    said = (
+        "class over the whole trace, T = 1,300 tokens (1,480 tokens of input less what the prefix"
+    )
+    chunk = replace(plan.chunk, prompt_tokens=1_300.0)
+    assert said in section(report(replace(plan, chunk=chunk)), 2)
+
+
+def test_the_bands_say_what_they_do_not_hold(example):
+    text = section(report(example()), 8)
+    assert "covers four in five measured points" in text
+    assert "no error of the queueing model" in text

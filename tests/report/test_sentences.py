@@ -19,6 +19,7 @@ NAMES = {
     "short_class",
     "gpu",
     "source_at_half_seqs",
+    "fast_end",
 }
 
 
