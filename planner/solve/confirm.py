@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from planner.errors import InfeasibleError
 from planner.sim.replay import Replay
 from planner.solve.candidates import Candidate, Family, default_deployment
 from planner.solve.capacity import capacity_factors
@@ -20,6 +19,7 @@ from planner.solve.finalists import (
     replayed_option,
 )
 from planner.solve.fleet import fleet_load, replica_factor
+from planner.solve.infeasible import TargetsError
 from planner.solve.search import Option, Priced, configs_of
 from planner.solve.steps import stretched
 from planner.solve.verify import Span, Tally, Trial, trial_of
@@ -65,7 +65,7 @@ def confirm(
 
     Raises
     ------
-    InfeasibleError
+    TargetsError
         No load that the equations allow survives the replay, or only one that leaves the
         replicas idle.
     """
@@ -165,9 +165,9 @@ def harder_spans(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span
     return [span for span in worst if not best.trial.holds(load, count, [span])][:NEW_SPANS]
 
 
-def _nothing_survives(decision: Decision) -> InfeasibleError:
+def _nothing_survives(decision: Decision) -> TargetsError:
     deployment = decision.deployment
-    return InfeasibleError(
+    return TargetsError(
         f"the equations would allow {counted(decision.replicas, 'replica')} of TP"
         f"{deployment.tensor_parallel_size} on {deployment.gpu}, but the replay of the trace breaks"
         " a target at every load near that",

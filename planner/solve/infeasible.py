@@ -101,25 +101,52 @@ def _larger_gpus(case: Case) -> list[str]:
     return []
 
 
-def nothing_holds(case: Case, options: Sequence[Option]) -> InfeasibleError:
+class TargetsError(InfeasibleError):
+    """No configuration that fits meets every target: other limits may give a plan."""
+
+
+def nothing_holds(case: Case, options: Sequence[Option]) -> TargetsError:
     """Return the error for targets that no configuration meets even on an idle replica.
 
-    Names the target that the best configuration misses most, and the limit it would keep.
+    Names the target that the best configuration misses most.
     """
     families: dict[int, list[Option]] = {}
     for each in options:
         families.setdefault(id(each.priced), []).append(each)
     misses = [miss for members in families.values() if (miss := _idle_miss(case, members))]
     if not misses:
-        return InfeasibleError("no configuration meets every target at any load")
+        return TargetsError("no configuration meets every target at any load")
     best = min(misses, key=lambda miss: miss.ratio)
-    return InfeasibleError(
-        f"no configuration meets every target even on an idle replica: {best.target}",
-        nearest=best.nearest,
+    return TargetsError(
+        f"no configuration meets every target even on an idle replica: {best.target}"
     )
 
 
-def nothing_practical(option: Option, replicas: int, share: float, miss: str) -> InfeasibleError:
+def too_long(case: Case, fitting: Sequence[Family]) -> InfeasibleError | None:
+    """Return the error for a trace with requests that no configuration takes; None: all are taken.
+
+    For a case that no limits make feasible: a request that is turned away misses every target.
+    """
+    served = max(family.served_tokens for family in fitting)
+    lengths = case.requests.input_tokens + np.maximum(1, case.requests.output_tokens)
+    count, total = int((lengths > served).sum()), len(lengths)
+    if not count:
+        return None
+    whose = "the model's" if served >= case.model.max_model_len else "the KV cache's"
+    number = f"all {total:,}" if count == total else f"{count:,} of {total:,}"
+    remedy = (
+        f"name a model with a longer context than {case.model.id}"
+        if served >= case.model.max_model_len
+        else "allow more GPUs a replica or a GPU with more memory"
+    )
+    return InfeasibleError(
+        f"{number} requests are longer than {whose} max_model_len of {served:,} tokens (the "
+        f"longest: {int(lengths.max()):,}): they are turned away, and miss every target",
+        nearest=f"Leave them out of the trace, or {remedy}",
+    )
+
+
+def nothing_practical(option: Option, replicas: int, share: float, miss: str) -> TargetsError:
     """Return the error for targets that hold only while replicas are all but idle.
 
     Parameters
@@ -134,7 +161,7 @@ def nothing_practical(option: Option, replicas: int, share: float, miss: str) ->
         The target that the next larger load breaks, with its value.
     """
     deployment = option.candidate.deployment
-    return InfeasibleError(
+    return TargetsError(
         f"the targets hold only while replicas are idle: {replicas} × {deployment.gpus} "
         f"{deployment.gpu} would each carry {share:.2%} of what they can, because of {miss}",
         nearest="Relax that target, or choose a GPU with a faster link or more memory",
@@ -143,11 +170,10 @@ def nothing_practical(option: Option, replicas: int, share: float, miss: str) ->
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Miss:
-    """A target missed on an idle replica: value over limit, its name, and what would hold."""
+    """A target missed on an idle replica: value over limit, and its name."""
 
     ratio: float
     target: str
-    nearest: str
 
 
 def _idle_miss(case: Case, members: Sequence[Option]) -> _Miss | None:
@@ -175,8 +201,8 @@ def _idle(priced: Priced, part: Judged, configs: Configs) -> Lanes:
 
 
 def _worst_check(case: Case, option: Option, part: Judged) -> _Miss | None:
-    """Return the check of a stretch that an idle replica misses most, with the value it keeps."""
-    priced, deployment = option.priced, option.candidate.deployment
+    """Return the check of a stretch that an idle replica misses most."""
+    priced = option.priced
     cost, stretch = priced.cost, part.stretch
     at = _idle(priced, part, configs_of([option.candidate]))
     found = estimate(cost, stretch, at, part.checks, mixes=case.mixes)
@@ -197,14 +223,5 @@ def _worst_check(case: Case, option: Option, part: Judged) -> _Miss | None:
         )
         if worst is None or value / target.limit_s > worst.ratio:
             name = case.requests.class_names[stretch.windows[check.window].class_id]
-            worst = _Miss(
-                ratio=value / target.limit_s,
-                target=target_name(name, target),
-                nearest=(
-                    f"The nearest feasible limit is {value:.3g} s ({deployment.gpus} × "
-                    f"{deployment.gpu}, max_num_batched_tokens {deployment.max_num_batched_tokens})"
-                    if np.isfinite(value)
-                    else f"Some requests are longer than max_model_len {deployment.max_model_len}"
-                ),
-            )
+            worst = _Miss(ratio=value / target.limit_s, target=target_name(name, target))
     return worst

@@ -23,8 +23,9 @@ from planner.solve.evidence import evidence, not_modelled
 from planner.solve.expected import latency_rows
 from planner.solve.fleet import exact_replicas
 from planner.solve.groups import search_groups, search_totals
-from planner.solve.infeasible import nothing_fits
+from planner.solve.infeasible import TargetsError, nothing_fits, too_long
 from planner.solve.moved import one_fewer, replayed_sensitivities
+from planner.solve.nearest import keeps_no_limit, nearest_limits, nearest_sentence
 from planner.solve.plan import (
     Count,
     IngestSummary,
@@ -98,6 +99,28 @@ def solve(
         return _plan(decision, options, found, context, sharing)
     except KeyboardInterrupt:
         raise unfinished(case, so_far) from None
+    except TargetsError as error:
+        raise _explained(case, error, progress) from None
+
+
+def _explained(case: Case, error: TargetsError, progress: Progress) -> InfeasibleError:
+    """Return the error with what would hold, by the rule that finds a plan."""
+    found = _enumerate(case, pipelines=False)
+    progress("looking for the nearest limits that hold")
+
+    def screen(other: Case) -> Decision:
+        return _decided(other, found, lambda _: None)[0]
+
+    def confirmed(other: Case) -> Decision:
+        return chosen(other)[0]
+
+    if keeps_no_limit(case, screen):
+        return too_long(case, _fitting(_enumerate(case, pipelines=True))) or error
+    nearest = nearest_limits(case, screen, confirmed)
+    if nearest is None:
+        return error
+    first_line = str(error).split("\n", maxsplit=1)[0]
+    return InfeasibleError(first_line, nearest=nearest_sentence(case, nearest))
 
 
 def chosen(
@@ -126,20 +149,26 @@ def chosen(
     if not any(family.candidates for family in found):
         raise nothing_fits(case, found)
     progress("searching for the cheapest that holds")
+    decision, options, found = _decided(case, found, progress)
+    decision, replayed = confirm(decision, _fitting(found), progress, note)
+    return decision, [*options, *replayed], found
+
+
+def _decided(
+    case: Case, found: tuple[Family, ...], progress: Progress
+) -> tuple[Decision, list[Option], tuple[Family, ...]]:
+    """Return the equations' choice, and pipeline stages enumerated where only they hold."""
     try:
-        decision, options = decide(case, _fitting(found), progress)
+        return *decide(case, _fitting(found), progress), found
     except InfeasibleError as error:
         wider = _enumerate(case, pipelines=True)
         if len(wider) == len(found):
             raise
         progress("nothing holds, trying pipeline stages")
-        found = wider
         try:
-            decision, options = decide(case, _fitting(found), progress)
+            return *decide(case, _fitting(wider), progress), wider
         except InfeasibleError:
             raise error from None
-    decision, replayed = confirm(decision, _fitting(found), progress, note)
-    return decision, [*options, *replayed], found
 
 
 def _pool_chooser(progress: Progress) -> pools.Choose:
