@@ -234,8 +234,8 @@ def chunk_rows(plan: Plan) -> list[tuple[str, ChunkPoint]]:
     wanted = (
         ("chosen", chunk.chosen_tokens),
         ("C*", chunk.balance_chunk_tokens),
-        ("smallest allowed", chunk.low_tokens),
-        ("largest allowed", chunk.high_tokens),
+        (f"smallest{', refuted' if low_refuted(chunk) else ' allowed'}", chunk.low_tokens),
+        (f"largest{', refuted' if high_refuted(chunk) else ' allowed'}", chunk.high_tokens),
         ("engine default", chunk.default_flag_tokens - reserve),
     )
     rows: dict[int, tuple[str, ChunkPoint]] = {}

@@ -44,7 +44,7 @@ def first_preemption(decision: Decision, span: Span) -> FirstPreemption | None:
         load = multiple * decision.load
         return overfull(confirmed.trial.replayed(load, decision.replicas, span=span).totals)
 
-    without, with_one = (0.0, 1.0) if overfull(whole) else bracket(preempts)
+    without, with_one = (0.0, 1.0) if whole.preemptions else bracket(preempts)
     return FirstPreemption(
         window=window_label(*span, decision.case.requests.origin),
         without_factor=without,
