@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from planner.sim.replay import Replay
     from planner.sim.routing import CacheAware
     from planner.sim.setup import Ready
+    from planner.solve.windows import Window
     from planner.spec.slo import Slo
 
 
@@ -103,33 +104,25 @@ def replayed(
     slo: Slo,
     fleet: Fleet,
     arrivals: Arrivals,
+    windows: tuple[Window, ...] | None,
     *,
     seed: int,
     reuse: bool,
 ) -> tuple[Replay, float]:
     """Return the replay of a trace through a fleet, and the seconds it took.
 
-    A closed loop is judged as a whole: its requests have no hour of the day.
+    Without `windows` it is judged as a whole: requests of a closed loop have no hour of the day.
     """
     from planner.sim.jit import compiled_before
     from planner.sim.targets import edges_of
-    from planner.solve.windows import class_windows
 
-    windows = class_windows(
-        requests.arrival_s,
-        requests.class_id,
-        len(requests.class_names),
-        span_s=requests.span_s,
-        window_s=slo.evaluation_window_s,
-        min_requests=slo.min_requests_per_window,
-    )
     if not compiled_before(_kernel(setup, fleet)):
         click.echo("… compiling the simulator (once, up to 15 s)", err=True)
     click.echo(f"… replaying {len(requests):,} requests", err=True)
     rules: dict[str, Any] = {
         "seed": seed,
         "classes": [k for k in slo.classes if k.name in requests.class_names],
-        "windows": None if arrivals.concurrency else edges_of(windows, len(requests.class_names)),
+        "windows": None if windows is None else edges_of(windows, len(requests.class_names)),
         "use_cached_tokens": reuse,
     }
     begun = time.perf_counter()

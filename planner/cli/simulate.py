@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from planner.cli.replicas import Arrivals
     from planner.ingest.requests import Requests
     from planner.sim.setup import Ready
+    from planner.solve.windows import Window
     from planner.spec.slo import Slo
 
 
 @click.command(
     epilog="""\b
 Example:
-  planner simulate --trace traces/week42.parquet --gpu h100 --slo slo.yaml --replicas 4
+  planner simulate --trace traces/week42.parquet --gpu h100 --slo slo.yaml --replicas 9
   planner simulate --trace day.parquet --gpu h200 --slo slo.yaml --replicas 12 \\
       --max-num-batched-tokens 2048 --json
 """,
@@ -68,6 +69,11 @@ Example:
 @click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
 @click.option(
     "--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
+)
+@click.option(
+    "--burstier",
+    is_flag=True,
+    help="Lay a scaled trace's copies closer: ten minutes apart instead of an hour, or together.",
 )
 @click.option(
     "--tensor-parallel-size", "--tp", type=click.IntRange(1), default=1, help="GPUs of a replica."
@@ -172,6 +178,7 @@ def command(
     routing: str,
     seed: int | None,
     load: float,
+    burstier: bool,
     reuse_prefixes: bool,
     policy: str | None,
     scheduling_policy: str | None,
@@ -193,21 +200,23 @@ def command(
 
     Simulates the engine's scheduler with every request of the trace: queueing, chunked prefill,
     KV blocks, preemption. Flags that are not given take the engine's defaults on that GPU. A
-    sampled trace is scaled up to the whole service first; growth and headroom are not added. A
-    closed loop of clients (--concurrency) ignores when requests came, and scales nothing.
+    sampled trace is scaled up to the whole service first, from copies displaced as `planner
+    recommend` displaces them; growth and headroom are not added (--load 1.1 is a growth of 10 %),
+    and every replica carries load: leave a plan's spares out. A closed loop of clients
+    (--concurrency) ignores when requests came, and scales nothing.
     """
     import json
 
     from planner.cli.replicas import Arrivals, Fleet, kv_link, replayed
+    from planner.cli.scaled import scaled
     from planner.ingest.load import load_trace
     from planner.report.replay_screen import screen
-    from planner.sim.load import scale
     from planner.sim.record import to_dict, write_requests
     from planner.sim.routing import CacheAware
     from planner.spec.slo_file import load_slo
 
-    if concurrency is not None and (follow_sessions or load != 1.0):
-        raise click.UsageError("--concurrency goes with neither --sessions nor --load")
+    if concurrency is not None and (follow_sessions or load != 1.0 or burstier):
+        raise click.UsageError("--concurrency goes with none of --sessions, --load and --burstier")
     slo = load_slo(slo_file)
     rates = _shares(acceptance_rates)
     order = {"policy": policy, "scheduling_policy": scheduling_policy}
@@ -227,13 +236,21 @@ def command(
     click.echo("… reading the trace", err=True)
     requests = load_trace(list(traces), fmt=fmt, classes=slo.classes).requests
     chosen = slo.seed if seed is None else seed
-    factor = load / slo.sample_rate
-    if factor != 1.0 and concurrency is None:
-        click.echo(f"… scaling the traffic by {factor:g}", err=True)
-        requests = scale(requests, factor, seed=chosen)
+    windows: tuple[Window, ...] | None = None
+    if concurrency is None:
+        requests, windows = scaled(
+            requests,
+            setup,
+            slo,
+            replicas + prefill_replicas,
+            load=load,
+            seed=chosen,
+            burstier=burstier,
+            sessions=follow_sessions,
+        )
     _note(requests, setup, arrivals)
     done, wall_s = replayed(
-        requests, setup, slo, fleet, arrivals, seed=chosen, reuse=reuse_prefixes
+        requests, setup, slo, fleet, arrivals, windows, seed=chosen, reuse=reuse_prefixes
     )
     if per_request is not None:
         write_requests(requests, done, per_request)

@@ -20,7 +20,7 @@ from planner.solve.prefix import cached_share
 from planner.solve.search import configs_of
 from planner.solve.steady import Lanes, lanes
 from planner.solve.traffic import Traffic, traffic_of
-from planner.solve.windows import class_windows
+from planner.solve.windows import Window, class_windows
 from planner.spec.calibration import Calibration
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
@@ -121,7 +121,11 @@ class Case:
     def demand(self, max_model_len: int, cached: float) -> Demand:
         """Return the demand with the stretches that the search starts from."""
         traffic = self.traffic(max_model_len, cached)
-        windows = class_windows(
+        return demand_of(traffic, self.windows(traffic), self.slo)
+
+    def windows(self, traffic: Traffic) -> tuple[Window, ...]:
+        """Return every class's evaluation windows: the trace's, however it is scaled."""
+        return class_windows(
             traffic.arrival_s,
             traffic.class_id,
             len(traffic.class_names),
@@ -129,7 +133,6 @@ class Case:
             window_s=self.slo.evaluation_window_s,
             min_requests=self.slo.min_requests_per_window,
         )
-        return demand_of(traffic, windows, self.slo)
 
     def cached(self, kv_tokens: float, factor: float) -> float:
         """Return the share of reusable prefix that a replica's cache serves."""

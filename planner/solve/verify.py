@@ -25,11 +25,11 @@ from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of
 from planner.solve.candidates import Candidate
 from planner.solve.case import Case
+from planner.solve.copies import copies_spread_s
 from planner.solve.stretch import LEAD_S
 from planner.solve.traffic import Traffic
 from planner.solve.windows import Window
 from planner.spec.slo import WorkloadClass
-from planner.units import HOUR_S
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -41,7 +41,6 @@ COPIED_REQUESTS = 900_000  # the same of a sampled trace, whose requests are cop
 SCOUT_REQUESTS = 500_000  # the whole trace again, to find windows that are worth a probe
 STRIDE = 1.12  # steps in which a bracket is sought around a guess
 STRIDES = 14  # down to a fifth, up to five times
-REAL_SHARE = 0.5  # of a deviation, above which it is the service and not the draw
 PRECISION = 1.01  # capacities are found to one percent
 
 
@@ -278,19 +277,6 @@ def _seen(requests: Requests, traffic: Traffic, cached: float) -> Requests:
     """Return the trace with the traffic's arrivals, and of each prompt what a cache serves."""
     held = np.floor(requests.cached_tokens * cached).astype(np.int64)
     return replace(requests, arrival_s=traffic.arrival_s, cached_tokens=held)
-
-
-def copies_spread_s(burst_shares: tuple[float, float, float]) -> float:
-    """Return over how long copies of a sampled trace are displaced against each other, in s.
-
-    Ten minutes where the ten-minute rates are the service's own; an hour where more than half of
-    what they deviate from the hour by is the luck of the draw (`sampling.burst_shares`). In a 5 %
-    sample of a service whose whole log asks for 7 replicas, an hour gives 8, ten minutes give 10.
-
-    >>> copies_spread_s((1.0, 1.0, 1.0)), copies_spread_s((0.0, 0.1, 0.3))
-    (600.0, 3600.0)
-    """
-    return INDEPENDENT_S if burst_shares[2] >= REAL_SHARE else HOUR_S
 
 
 def carried(

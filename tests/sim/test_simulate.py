@@ -168,7 +168,7 @@ def test_a_closed_loop_of_clients(run):
     assert "closed loop of 64 clients: " in run("--concurrency", 64).stdout
     refused = run("--concurrency", 4, "--load", 2)
     assert refused.exit_code == 2
-    assert "neither --sessions nor --load" in refused.output
+    assert "none of --sessions, --load and --burstier" in refused.output
 
 
 def test_sessions_wait_for_their_last_turn(run, tmp_path):
