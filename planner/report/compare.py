@@ -204,7 +204,8 @@ def _title(old: Side, new: Side) -> str:
     if (old.gpus.value, old.gpu, old.usd_per_month) == (new.gpus.value, new.gpu, new.usd_per_month):
         return "unchanged"
     money = _money(old.usd_per_month, new.usd_per_month)
-    delta = f"{fmt.signed(new.gpus.value - old.gpus.value)} GPUs"
+    change = new.gpus.value - old.gpus.value
+    delta = f"{fmt.signed(change)} {'GPU' if abs(change) == 1 else 'GPUs'}"
     fleet = delta if old.gpu == new.gpu else f"{_gpus(old)} → {_gpus(new)}"
     return f"{fleet}{f', {money}' if money else ''}"
 

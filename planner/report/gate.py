@@ -16,7 +16,7 @@ def text(gate: Gate) -> str:
         headline(gate),
         _fleet(gate),
         "",
-        f"{'':<36}{'limit':>9}{'worst':>10}{'margin':>9}{'attained':>10}{'carries':>10}",
+        f"{'':<36}{'limit':>9}{'worst':>10}{'margin':>9}{'attained':>10}{'carries':>12}",
         *(line for target in gate.targets for line in _target(target)),
         "",
         *_traffic(gate),
@@ -26,18 +26,29 @@ def text(gate: Gate) -> str:
 
 def headline(gate: Gate) -> str:
     """Return one sentence: whether the plan holds, and what is left."""
-    carries = f"{'at least ' if gate.at_least else ''}{fmt.factor(gate.load_factor)}"
+    carries = f"{_between(gate.load_factor, gate.load_factor_below)} this traffic"
     name = one_line(gate.plan_name)
     broken = [target for target in gate.targets if not target.holds]
     if broken:
         names = ", ".join(_name(target) for target in broken)
-        return f"{name} no longer holds: {names}; its replicas carry {carries} this traffic"
+        return f"{name} no longer holds: {names}; its replicas carry {carries}"
     binding = next(target for target in gate.targets if target.binds)
-    limit = "" if gate.at_least else f", then {_name(binding)} breaks"
+    limit = "" if gate.at_least else f", where {_name(binding)} breaks"
     if not gate.holds:
         asked = fmt.factor(gate.needed)
-        return f"{name} holds, but carries {carries} this traffic of the {asked} asked for{limit}"
-    return f"{name} holds and carries {carries} this traffic{limit}"
+        return f"{name} holds, but is asked for {asked} and carries {carries}{limit}"
+    return f"{name} holds and carries {carries}{limit}"
+
+
+def _between(holds: float, fails: float | None) -> str:
+    """Return what the search knows of the multiple that is carried.
+
+    >>> _between(1.4, 1.43), _between(3.99, None), _between(0.0, 0.11)
+    ('at least 1.40× and less than 1.43×', 'at least 3.99×', 'less than 0.11×')
+    """
+    least = f"at least {holds:.2f}×" if holds else ""
+    below = "" if fails is None else f"less than {fails:.2f}×"
+    return " and ".join(part for part in (least, below) if part)
 
 
 def _name(target: GateTarget) -> str:
@@ -45,12 +56,12 @@ def _name(target: GateTarget) -> str:
 
 
 def _fleet(gate: Gate) -> str:
-    spares = f", {gate.spares} spare left out" if gate.spares else ""
+    spares = f", {fmt.counted(gate.spares, 'spare')} left out" if gate.spares else ""
     sample = f", {fmt.percent(gate.sample_rate)} sample" if gate.sample_rate < 1 else ""
     return (
-        f"{gate.replicas} replicas on {gate.gpus} × {gate.gpu}{spares}; {fmt.count(gate.requests)}"
-        f" requests of {fmt.duration(gate.span_s)}{sample}; the plan had set aside"
-        f" {fmt.factor(gate.planned_load_factor)}"
+        f"{fmt.counted(gate.replicas, 'replica')} on {gate.gpus} × {gate.gpu}{spares};"
+        f" {fmt.counted(gate.requests, 'request')} of {fmt.duration(gate.span_s)}{sample};"
+        f" the plan had set aside {fmt.factor(gate.planned_load_factor)}"
     )
 
 
@@ -59,10 +70,15 @@ def _target(target: GateTarget) -> list[str]:
         f"{target.class_name}: {fmt.metric(target.metric)} {fmt.percentile(target.percentile)}"
     )
     verdict = promise if target.holds else f"{promise} VIOLATED"
-    carries = f"{'≥ ' if target.at_least else ''}{fmt.factor(target.load_factor)}"
+    below = target.load_factor_below
+    carries = f"≥ {target.load_factor:.2f}×"
+    if below is not None:
+        carries = (
+            f"{target.load_factor:.2f}–{below:.2f}×" if target.load_factor else f"< {below:.2f}×"
+        )
     cells = (
         f"{fmt.seconds(target.limit_s):>9}{fmt.seconds(target.worst_s):>10}"
-        f"{fmt.percent(target.margin, 2):>9}{fmt.percent(target.attainment):>10}{carries:>10}"
+        f"{fmt.percent(target.margin, 2):>9}{fmt.percent(target.attainment):>10}{carries:>12}"
     )
     mark = "  binds" if target.binds else ""
     return [f"{one_line(verdict):<36}{cells}{mark}", f"  in {target.worst_window}"]

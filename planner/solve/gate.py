@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from planner.ingest.requests import Requests
 from planner.profile.types import ClassProfile, TraceProfile
 from planner.solve.case import Case
-from planner.solve.margins import GateTarget, Search, margins
+from planner.solve.margins import GateTarget, Search, margins, to_the_digit
 from planner.solve.plan import Plan
 from planner.solve.redo import case_of, trial_at
 from planner.spec.fingerprint import catalogue_hashes
@@ -45,7 +45,8 @@ class Gate:
     span_s: float
     sample_rate: float
     needed: float
-    load_factor: float
+    load_factor: float  # multiple of the trace that is carried, to the hundredth below
+    load_factor_below: float | None  # one that is not, to the hundredth above; None: none was tried
     at_least: bool
     holds: bool
     planned_load_factor: float  # what growth and headroom of the plan set aside
@@ -89,6 +90,8 @@ def gate(
     search = Search(trial=trial, count=count, sample_rate=slo.sample_rate, replayed={})
     targets = margins(search, case.requests.origin)
     factor = min(target.load_factor for target in targets)
+    told = tuple(to_the_digit(target) for target in targets)
+    binding = next(target for target in told if target.binds)
     return Gate(
         plan_name=plan.name,
         replicas=count,
@@ -99,11 +102,12 @@ def gate(
         span_s=requests.span_s,
         sample_rate=slo.sample_rate,
         needed=needed,
-        load_factor=factor,
+        load_factor=binding.load_factor,
+        load_factor_below=binding.load_factor_below,
         at_least=all(t.at_least for t in targets),
         holds=all(target.holds for target in targets) and factor >= needed * (1.0 - 1e-9),
         planned_load_factor=(1.0 + plan.replica_terms.growth) / (1.0 - plan.replica_terms.headroom),
-        targets=targets,
+        targets=told,
         traffic=_traffic(plan, slo, profile),
         warnings=_drift(plan, case),
     )

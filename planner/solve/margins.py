@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.errors import InputError, Problem
 from planner.sim.metrics import TargetResult
@@ -33,7 +34,8 @@ class GateTarget:
     attainment: float
     worst_window: str
     margin: float  # (limit − worst)/limit
-    load_factor: float  # largest multiple of the trace under which this target holds
+    load_factor: float  # multiple of the trace under which this target holds; 0: none was found
+    load_factor_below: float | None  # multiple under which it does not; None: none was tried
     at_least: bool  # no larger multiple was tried
     holds: bool
     binds: bool
@@ -170,6 +172,25 @@ def _harder(
     return found
 
 
+def to_the_digit(target: GateTarget) -> GateTarget:
+    """Return the target with load factors as exact as the grid: outwards to a hundredth."""
+    below = target.load_factor_below
+    return replace(
+        target,
+        load_factor=down(target.load_factor),
+        load_factor_below=None if below is None else -down(-below),
+    )
+
+
+def down(value: float) -> float:
+    """Return the next hundredth at or below a value.
+
+    >>> down(1.40024), down(1.02), -down(-1.42825)
+    (1.4, 1.02, 1.43)
+    """
+    return math.floor(100.0 * value + 1e-9) / 100.0
+
+
 def _row(
     search: Search, key: Key, spans: tuple[Span, ...], step: int, origin: str, binding: Key
 ) -> GateTarget:
@@ -186,7 +207,8 @@ def _row(
         attainment=worst.attainment,
         worst_window=window_label(worst.start_s, worst.end_s, origin),
         margin=(target.limit_s - worst.value_s) / target.limit_s,
-        load_factor=float(STEP**step),
+        load_factor=float(STEP**step) if step > LEAST_STEPS else 0.0,
+        load_factor_below=float(STEP ** (step + 1)) if step < MOST_STEPS else None,
         at_least=step >= MOST_STEPS,
         holds=worst.holds,
         binds=key == binding,

@@ -27,7 +27,10 @@ def declared_slo(plan: Plan) -> Slo:
     InputError
         The plan carries no complete declaration.
     """
-    told = {"file": "plan.json", "defaulted": plan.defaulted, "warnings": ()}
+    told: dict[str, object] = {"file": "plan.json", "defaulted": plan.defaulted, "warnings": ()}
+    classes = plan.slo.get("classes")
+    if isinstance(classes, (list, tuple)):  # a plan leaves out the priority that all classes share
+        told["classes"] = [{"priority": 0, **each} for each in classes]
     try:
         slo = decode(Slo, {**plan.slo, **told})
     except (KeyError, TypeError) as error:

@@ -183,3 +183,32 @@ def test_command_takes_other_targets(folder):
 def test_same_input_same_bytes(plan, traffic, verdict):
     again = gate(plan, declared_slo(plan), traffic, profile_requests(traffic))
     assert again == verdict
+
+
+def test_the_factor_is_told_as_the_search_knows_it(verdict):
+    """Neighbours on a grid of two percent, each rounded outwards by less than a hundredth."""
+    for target in (*verdict.targets, verdict):
+        if target.at_least:
+            assert target.load_factor_below is None
+            continue
+        low, high = target.load_factor, target.load_factor_below
+        assert low * STEP - 0.02 < high < low * STEP + 0.03
+        assert (round(low, 2), round(high, 2)) == (low, high)
+    said = f"at least {verdict.load_factor:.2f}× and less than {verdict.load_factor_below:.2f}×"
+    assert f"{said} this traffic, where " in headline(verdict)
+
+
+def test_one_is_singular(verdict):
+    one = replace(verdict, replicas=1, gpus=1, spares=2)
+    assert "\n1 replica on 1 × h100-sxm, 2 spares left out;" in text(one)
+
+
+def test_a_fleet_that_carries_a_tenth_of_it_nowhere_is_told_so(plan, traffic):
+    slo = declared_slo(plan)
+    (only,) = slo.classes
+    limits = tuple(replace(target, limit_s=1e-4) for target in only.targets)
+    impossible = replace(slo, classes=(replace(only, targets=limits),))
+    found = gate(plan, impossible, traffic, profile_requests(traffic))
+    assert not found.holds
+    assert (found.load_factor, found.load_factor_below) == (0.0, 0.11)
+    assert "carry less than 0.11× this traffic" in headline(found)
