@@ -24,8 +24,7 @@ def write_whole(path: Path, fill: Fill, *, inputs: Iterable[str | Path] = ()) ->
     InputError
         The file cannot be written, or it is one of `inputs`.
     """
-    if any(_same(path, Path(item)) for item in inputs):
-        raise _refused(path, "is an input and would be overwritten", "choose another file")
+    _keep(inputs, path)
     try:
         if path.exists() and not path.is_file() and not path.is_dir():
             with path.open("wb") as stream:
@@ -33,9 +32,46 @@ def write_whole(path: Path, fill: Fill, *, inputs: Iterable[str | Path] = ()) ->
         else:
             _replace(path.resolve(), fill)
     except (OSError, RuntimeError) as error:  # RuntimeError: a link that leads to itself
-        reason = getattr(error, "strerror", None) or error
-        hint = "" if path.parent.is_dir() else "create the folder first"
-        raise _refused(path, f"cannot be written: {reason}", hint) from error
+        raise _unwritable(path, error) from error
+
+
+def check_file(path: Path, *, inputs: Iterable[str | Path] = ()) -> None:
+    """Find out before the work whether `write_whole` will be able to write a file.
+
+    A file is made beside its place and removed; what is there stays.
+
+    Raises
+    ------
+    InputError
+        The file cannot be written, or it is one of `inputs`.
+    """
+    _keep(inputs, path)
+    try:
+        with suppress(FileNotFoundError):  # so that a name too long is refused here
+            path.stat()
+        if path.exists() and not path.is_file() and not path.is_dir():
+            return
+        place = path.resolve()
+        if place.is_dir():
+            raise IsADirectoryError(0, "is a directory, name a file")
+        probe = place.parent / f".{os.getpid()}.probe"
+        probe.touch(exist_ok=False)
+        probe.unlink()
+    except (OSError, RuntimeError) as error:
+        raise _unwritable(path, error) from error
+
+
+def _keep(inputs: Iterable[str | Path], path: Path) -> None:
+    if any(_same(path, Path(item)) for item in inputs):
+        raise _refused(path, "is an input and would be overwritten", "choose another file")
+
+
+def _unwritable(path: Path, error: Exception) -> InputError:
+    reason = getattr(error, "strerror", None) or error
+    hint = "create the folder first" if isinstance(error, FileNotFoundError) else ""
+    if isinstance(error, NotADirectoryError):
+        hint = "a file is in the way of the folder: choose another place"
+    return _refused(path, f"cannot be written: {reason}", hint)
 
 
 def _replace(path: Path, fill: Fill) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -174,14 +175,10 @@ def plan_name(traces: Sequence[str], gpus: Sequence[str]) -> str:
 
 def check_writable(directory: Path) -> None:
     """Raise an InputError now if the report could not be written there at the end."""
-    existing = directory
-    while not existing.exists() and existing != existing.parent:
-        existing = existing.parent
-    problem = None
-    if not existing.is_dir():
-        problem = f"{existing.name or existing} is not a directory"
-    else:
-        problem = _cannot_make(existing)
+    try:
+        problem = _in_the_way(directory)
+    except OSError as error:  # a name too long
+        problem = f"nothing can be written here: {error.strerror or error}"
     if problem:
         raise InputError(
             Problem(
@@ -190,6 +187,20 @@ def check_writable(directory: Path) -> None:
                 hint="choose a directory you may write to with --output",
             )
         )
+
+
+def _in_the_way(directory: Path) -> str | None:
+    """Return why a folder cannot be made or filled; links that lead nowhere are in the way."""
+    with suppress(FileNotFoundError, NotADirectoryError):  # both are told below, with the culprit
+        directory.stat()
+    existing = directory
+    while not existing.exists() and not existing.is_symlink() and existing != existing.parent:
+        existing = existing.parent
+    if existing.is_symlink() and not existing.exists():
+        return f"{existing.name} is a link to a folder that does not exist"
+    if not existing.is_dir():
+        return f"{existing.name or existing} is not a directory"
+    return _cannot_make(existing)
 
 
 def _cannot_make(directory: Path) -> str | None:

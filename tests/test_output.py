@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from planner.cli.main import cli
 from planner.errors import InputError, Problem
-from planner.output import write_whole
+from planner.output import check_file, write_whole
+from planner.pipeline import check_writable
 
 TRACE = "timestamp,input_tokens,output_tokens\n1746446400,5,5\n1746446460,6,5\n"
 
@@ -92,3 +93,51 @@ def test_an_input_is_never_overwritten(tmp_path: Path) -> None:
 def test_a_problem_is_one_printable_line() -> None:
     problem = Problem(message="no\nsuch \x1b[31mname", file="n\udcff.csv", hint="rename\u202e it")
     assert str(problem) == r"n\udcff.csv: no\nsuch \x1b[31mname (rename\u202e it)"
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("x")
+    for place, said in (
+        ("afile/x", "a file is in the way"),
+        ("none/x", "create the folder first"),
+        ("L" * 300, "name too long"),
+        (".", "is a directory"),
+    ):
+        with pytest.raises(InputError, match=said):
+            check_file(tmp_path / place)
+    with pytest.raises(InputError, match="is an input"):
+        check_file(tmp_path / "afile", inputs=[tmp_path / "afile"])
+    check_file(tmp_path / "afile")
+    check_file(tmp_path / "fresh")
+    assert names(tmp_path) == ["afile"]
+    assert (tmp_path / "afile").read_text() == "x"
+
+
+def test_a_report_has_a_place_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("x")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere" / "deep")
+    for place, said in (
+        ("dangling", "dangling is a link to a folder that does not exist"),
+        ("dangling/sub", "dangling is a link to a folder that does not exist"),
+        ("afile/x", "afile is not a directory"),
+        ("L" * 300, "name too long"),
+    ):
+        with pytest.raises(InputError, match=said):
+            check_writable(tmp_path / place)
+    check_writable(tmp_path / "new" / "report")
+    assert names(tmp_path) == ["afile", "dangling"]
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_options_take_finite_numbers(tmp_path: Path, number: str) -> None:
+    argv = ["simulate", "--trace", "t.csv", "--gpu", "h100", "--slo", "s.yaml", "--load", number]
+    done = CliRunner().invoke(cli, argv)
+    assert done.exit_code == 2
+    assert f"'{number}' is not a finite number" in done.output
+
+
+def test_an_empty_place_is_no_place() -> None:
+    argv = ["recommend", "--trace", "t.csv", "--gpu", "h100", "--slo", "s.yaml", "-o", ""]
+    done = CliRunner().invoke(cli, argv)
+    assert done.exit_code == 2
+    assert "the path is empty" in done.output

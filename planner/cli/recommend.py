@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from planner.cli.values import NamedPath
+
 
 @click.command(
     epilog="""\b
@@ -40,7 +42,7 @@ Example:
 @click.option(
     "--output",
     "-o",
-    type=click.Path(path_type=Path),
+    type=NamedPath(path_type=Path),
     help="Directory of the report; by default reports/<trace>-<gpu>.",
 )
 @click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")

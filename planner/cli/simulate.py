@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.values import FiniteRange, NamedPath
+
 if TYPE_CHECKING:
     from planner.cli.replicas import Arrivals
     from planner.ingest.requests import Requests
@@ -50,25 +52,25 @@ Example:
 )
 @click.option(
     "--cache-threshold",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.3,
     help="cache_aware: share of a prompt that must be cached to count. [default: 0.3]",
 )
 @click.option(
     "--balance-abs-threshold",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=64,
     help="cache_aware: by load where it differs by more requests than this … [default: 64]",
 )
 @click.option(
     "--balance-rel-threshold",
-    type=click.FloatRange(1),
+    type=FiniteRange(1),
     default=1.5,
     help="… and by more than this factor. [default: 1.5]",
 )
 @click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
 @click.option(
-    "--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
+    "--load", type=FiniteRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
 )
 @click.option(
     "--burstier",
@@ -102,7 +104,7 @@ Example:
 )
 @click.option(
     "--kv-link-bytes-per-s",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     help="With --prefill-replicas: what the KV crosses, one direction a GPU (400 Gbit/s: 50e9).",
 )
 @click.option(
@@ -115,7 +117,7 @@ Example:
 @click.option("--max-model-len", type=click.IntRange(1), help="Longest request, prompt and output.")
 @click.option(
     "--gpu-memory-utilization",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     help="Share of GPU memory the engine may use.",
 )
 @click.option("--weight-dtype", metavar="DTYPE", help="Dtype of the weights.")
@@ -165,7 +167,7 @@ Example:
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @click.option(
     "--per-request",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=NamedPath(path_type=Path, dir_okay=False),
     help="Write every request's times to this Parquet file.",
 )
 def command(
@@ -210,6 +212,7 @@ def command(
     from planner.cli.replicas import Arrivals, Fleet, kv_link, replayed
     from planner.cli.scaled import scaled
     from planner.ingest.load import load_trace
+    from planner.output import check_file
     from planner.report.replay_screen import screen
     from planner.sim.record import to_dict, write_requests
     from planner.sim.routing import CacheAware
@@ -217,6 +220,8 @@ def command(
 
     if concurrency is not None and (follow_sessions or load != 1.0 or burstier):
         raise click.UsageError("--concurrency goes with none of --sessions, --load and --burstier")
+    if per_request is not None:
+        check_file(per_request, inputs=(*traces, slo_file))
     slo = load_slo(slo_file)
     rates = _shares(acceptance_rates)
     order = {"policy": policy, "scheduling_policy": scheduling_policy}

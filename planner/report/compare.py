@@ -26,6 +26,7 @@ CAUSES = {
     "planner": "planner version",
     "prices": "prices",
     "search": "another way through the search",
+    "decides": "what decides",
 }
 METHODS = {
     "terms": "Shares come from the two plans' own terms, exchanged in the order of the table; what "

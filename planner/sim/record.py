@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.sim.metrics import distribution
 from planner.sim.refusals import REASONS
@@ -85,6 +84,8 @@ def write_requests(requests: Requests, replay: Replay, path: Path) -> None:
     """Write one row for each request of the trace as Parquet; nothing half-written remains."""
     import polars as pl
 
+    from planner.output import write_whole
+
     names = np.array(requests.class_names)
     table = pl.DataFrame(
         {
@@ -101,11 +102,4 @@ def write_requests(requests: Requests, replay: Replay, path: Path) -> None:
             "rejected": np.array(REASONS)[replay.rejected],
         }
     )
-    part = path.with_name(path.name + ".part")
-    try:
-        table.write_parquet(part)
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        problem = Problem(message=f"cannot write: {error.strerror or error}", file=str(path))
-        raise InputError(problem) from error
+    write_whole(path, table.write_parquet)

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 from planner.perf.cost import usd_per_hour, usd_per_month
-from planner.solve.differences import Difference, differences
+from planner.solve.differences import Difference, differences, same_traffic
 from planner.solve.plan import Count, Plan
 
 CAPACITY_CAUSES = (
@@ -110,16 +109,18 @@ class Terms:
 def compare(old: Plan, new: Plan) -> Comparison:
     """Return what changed, attributed from the two plans alone.
 
-    Exchanged in this order: rate in the deciding window; growth, headroom and spares; one replica,
-    its capacity and its GPUs (and their price, where the type changes); the price. A different
-    order shares interactions out differently; the sum is the whole difference in any.
+    Exchanged in this order: rate in the deciding window, where the traffic is another (else it
+    goes with the replica's capacity, which is a rate in the same window); growth, headroom and
+    spares; one replica, its capacity and its GPUs (and their price, where the type changes); the
+    price. A different order shares interactions out differently; the sum is the whole difference
+    in any.
     """
     found = differences(old, new)
     return Comparison(
         method="terms",
         old=side(old),
         new=side(new),
-        steps=_steps(terms_of(old), terms_of(new), found),
+        steps=_steps(terms_of(old), terms_of(new), found, same_traffic=same_traffic(old, new)),
         differences=found,
     )
 
@@ -166,24 +167,25 @@ def side(plan: Plan) -> Side:
     )
 
 
-def _steps(old: Terms, new: Terms, found: tuple[Difference, ...]) -> tuple[Step, ...]:
+def _steps(
+    old: Terms, new: Terms, found: tuple[Difference, ...], *, same_traffic: bool
+) -> tuple[Step, ...]:
     seen = {each.cause for each in found}
     inside = tuple(cause for cause in CAPACITY_CAUSES if cause in seen)
-    same_gpu = "gpu" not in seen
-    exchanges: tuple[tuple[tuple[str, ...], Terms], ...] = (
-        (("traffic",), replace(old, peak_requests_per_s=new.peak_requests_per_s)),
-        (
-            ("reserves",),
-            replace(new, **_replica(old), usd_per_gpu_hour=old.usd_per_gpu_hour),
-        ),
-        (
-            inside or ("traffic",),
-            replace(
-                new, usd_per_gpu_hour=old.usd_per_gpu_hour if same_gpu else new.usd_per_gpu_hour
-            ),
-        ),
+    kept_price = new.usd_per_gpu_hour if "gpu" in seen else old.usd_per_gpu_hour
+    exchanges: list[tuple[tuple[str, ...], Terms]] = []
+    if not same_traffic:
+        peak = new.peak_requests_per_s
+        exchanges.append((("traffic",), replace(old, peak_requests_per_s=peak)))
+    if inside or "reserves" not in seen or not same_traffic:
+        reserved = replace(old, reserve=new.reserve, spare=new.spare)
+        if not same_traffic:
+            reserved = replace(reserved, peak_requests_per_s=new.peak_requests_per_s)
+        exchanges.append((("reserves",), reserved))
+    exchanges += [
+        (inside or _rest(seen, same_traffic), replace(new, usd_per_gpu_hour=kept_price)),
         (("prices",), new),
-    )
+    ]
     steps: list[Step] = []
     state = old
     for causes, following in exchanges:
@@ -193,9 +195,12 @@ def _steps(old: Terms, new: Terms, found: tuple[Difference, ...]) -> tuple[Step,
     return tuple(steps)
 
 
-def _replica(terms: Terms) -> dict[str, Any]:
-    """Return what one replica is and carries."""
-    return {
-        "capacity_requests_per_s": terms.capacity_requests_per_s,
-        "gpus_each": terms.gpus_each,
-    }
+def _rest(seen: set[str], same_traffic: bool) -> tuple[str, ...]:
+    """Return whose doing a replica's capacity is that nothing about the replica explains.
+
+    Another rate, or other reserves, can make another window decide, in which a replica carries
+    another rate. The same traffic under the same declaration was decided another way.
+    """
+    if not same_traffic:
+        return ("traffic",)
+    return ("reserves",) if "reserves" in seen else ("search",)

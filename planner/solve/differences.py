@@ -19,7 +19,8 @@ Value = float | int | str | None
 class Difference:
     """One thing that is not as it was. `unit` is of both values; None: it was not there.
 
-    `cause` is one of CAUSES. Shares and ratios have the unit "1", names and flags "".
+    `cause` is one of CAUSES; "decides" follows from the others and causes nothing itself. Shares
+    and ratios have the unit "1", names and flags "".
     """
 
     cause: str
@@ -41,6 +42,7 @@ CAUSES = (
     "calibration",
     "planner",
     "prices",
+    "decides",
 )
 
 
@@ -67,42 +69,63 @@ def sample_rate(plan: Plan) -> float:
     return float(rate) if isinstance(rate, (int, float)) else 1.0
 
 
+def same_traffic(old: Plan, new: Plan) -> bool:
+    """Return whether both plans saw the same traffic: its log, its reading, its share, its classes.
+
+    Then no rate and no length is a cause, even where another window has come to decide.
+    """
+    return None not in _hashes(old) and _traffic_of(old) == _traffic_of(new)
+
+
+def _hashes(plan: Plan) -> tuple[str | None, ...]:
+    return tuple(plan.provenance.inputs_sha256.get(file) for file in plan.ingest.files)
+
+
+def _traffic_of(plan: Plan) -> tuple[object, ...]:
+    classes = plan.slo.get("classes")
+    rules = classes if isinstance(classes, (list, tuple)) else ()
+    sorted_by = [(each.get("name"), each.get("match")) for each in rules]
+    reading = (plan.ingest.format, plan.ingest.time_unit, sample_rate(plan))
+    return (_hashes(plan), *reading, sorted_by)
+
+
 def _traffic(old: Plan, new: Plan) -> Iterator[Difference]:
+    same = same_traffic(old, new)
     totals = [plan.profile.total.arrivals for plan in (old, new)]
     rates = [sample_rate(plan) for plan in (old, new)]
     means = [each.mean_per_s / rate for each, rate in zip(totals, rates, strict=True)]
     peaks = [plan.replica_terms.peak_requests_per_s for plan in (old, new)]
-    for what, (before, after) in (
-        ("mean rate", means),
-        ("rate in the deciding window", peaks),
-    ):
-        if _moved(before, after):
-            yield _of("traffic", what, "requests/s", before, after)
+    if _moved(*means):  # the same log is counted differently by another planner only
+        yield _of("planner" if same else "traffic", "mean rate", "requests/s", *means)
+    cause = "decides" if same else "traffic"
+    if _moved(*peaks):
+        yield _of(cause, "rate in the deciding window", "requests/s", *peaks)
     windows = [plan.replica_terms.window for plan in (old, new)]
     if windows[0] != windows[1]:
-        yield _of("traffic", "deciding window", "", *windows)
+        yield _of(cause, "deciding window", "", *windows)
 
 
 def _classes(old: Plan, new: Plan) -> Iterator[Difference]:
     """Yield lengths of every class, and classes' shares of the requests."""
+    cause = "planner" if same_traffic(old, new) else "lengths"
     before = {each.name: each for each in old.profile.classes}
     after = {each.name: each for each in new.profile.classes}
     for name in sorted({*before, *after}):
         then, now = before.get(name), after.get(name)
         if then is None or now is None:
             shares = [None if each is None else each.share for each in (then, now)]
-            yield _of("lengths", f"class {name}, share of requests", "1", *shares)
+            yield _of(cause, f"class {name}, share of requests", "1", *shares)
             continue
         if abs(now.share - then.share) >= NOTABLE:
-            yield _of("lengths", f"{name}, share of requests", "1", then.share, now.share)
-        yield from _lengths(name, then, now)
+            yield _of(cause, f"{name}, share of requests", "1", then.share, now.share)
+        yield from _lengths(cause, name, then, now)
 
 
-def _lengths(name: str, then: ClassProfile, now: ClassProfile) -> Iterator[Difference]:
+def _lengths(cause: str, name: str, then: ClassProfile, now: ClassProfile) -> Iterator[Difference]:
     for field in LENGTHS:
         means = [float(getattr(each, field).mean) for each in (then, now)]
         if _moved(*means):
-            yield _of("lengths", f"{name}, mean {field}", "tokens", *means)
+            yield _of(cause, f"{name}, mean {field}", "tokens", *means)
 
 
 def _targets(old: Plan, new: Plan) -> Iterator[Difference]:

@@ -98,7 +98,7 @@ def test_every_request_as_parquet(run, tmp_path):
     assert (table["e2e_s"] >= table["ttft_s"]).all()
     assert (table["ttft_s"] > table["queue_s"]).all()
     assert table.columns[:4] == ["arrival_s", "class", "input_tokens", "output_tokens"]
-    with pytest.raises(InputError, match="cannot write"):
+    with pytest.raises(InputError, match="cannot be written"):
         run("--per-request", tmp_path / "absent" / "requests.parquet")
 
 

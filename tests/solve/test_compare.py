@@ -105,11 +105,54 @@ def test_the_steps_lead_from_one_plan_to_the_other(plans, name):
 )
 def test_the_one_thing_that_changed_is_the_cause(plans, name, cause):
     base, other = plans[1]["base"], plans[1][name]
-    kinds = {each.cause for each in differences(base, other)} - {"settings", "traffic"}
+    beside = {"settings", "traffic"} if name == "long" else {"settings"}  # another trace file
+    kinds = {each.cause for each in differences(base, other)} - beside - {"decides"}
     assert kinds == {cause}
     found = compare(base, other)
-    moved = {each for step in found.steps for each in step.causes} - {"settings", "traffic"}
+    moved = {each for step in found.steps for each in step.causes} - beside
     assert moved == {cause}
+
+
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [
+        ("calibration", "calibration"),
+        ("version", "planner"),
+        ("growth", "reserves"),
+        ("", "search"),
+    ],
+)
+def test_the_same_trace_is_never_the_cause(plans, change, cause):
+    """Another window decides after another change: its rate is no more traffic than before."""
+    base = plans[1]["base"]
+    terms = replace(
+        base.replica_terms,
+        window="0:00–0:07",
+        peak_requests_per_s=1.3 * base.replica_terms.peak_requests_per_s,
+        exact=base.replica_terms.exact + 1.0,
+        for_load=base.replica_terms.for_load + 1,
+    )
+    count = replace(base.replicas, value=base.replicas.value + 1)
+    new = replace(base, replica_terms=terms, replicas=count, gpus=count)
+    told = base.provenance
+    if change == "calibration":
+        hashes = {**told.catalogue_sha256}
+        hashes[next(name for name in hashes if "calibration" in name)] = "0" * 64
+        new = replace(new, provenance=replace(told, catalogue_sha256=hashes))
+    elif change == "version":
+        new = replace(new, provenance=replace(told, planner_version="99"))
+    elif change == "growth":
+        new = replace(new, slo={**new.slo, "growth": 0.2}, replica_terms=replace(terms, growth=0.2))
+    found = compare(base, new)
+    assert causes(found) == [(cause,)]
+    assert found.steps[-1].replicas == base.replicas.value + 1
+    assert not {"traffic", "lengths"} & {each.cause for each in found.differences}
+    assert {each.what for each in found.differences if each.cause == "decides"} == {
+        "deciding window",
+        "rate in the deciding window",
+    }
+    sampled = replace(new, slo={**new.slo, "sample_rate": 0.09})
+    assert ("traffic",) in causes(compare(base, sampled))
 
 
 def test_more_traffic_is_told_as_traffic_in_proportion(plans):
