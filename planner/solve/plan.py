@@ -30,9 +30,9 @@ class Cost:
     price_source: str  # "slo.yaml", or the catalogue's source and date
     usd_per_hour: float | None
     usd_per_month: float | None
-    usd_per_million_tokens_mean: float | None  # input + output at the trace's mean rate, grown
-    usd_per_million_tokens_peak: float | None  # at the busiest evaluation window's rate
-    mean_tokens_per_s: float | None  # input + output of the fleet, at the trace's mean rate, grown
+    usd_per_million_tokens_mean: float | None  # at mean_tokens_per_s; None: trace below a minute
+    usd_per_million_tokens_peak: float | None  # at peak_tokens_per_s; None: trace below a window
+    mean_tokens_per_s: float | None  # served input + output of the fleet, the trace's mean, grown
     peak_tokens_per_s: float | None  # the same in the busiest evaluation window
 
 
@@ -42,7 +42,7 @@ class ClassCost:
 
     class_name: str
     gpu_time_share: float
-    mean_tokens_per_s: float  # input + output at the trace's mean rate, grown
+    mean_tokens_per_s: float | None  # served input + output at the trace's mean rate, grown
     usd_per_hour: float | None
     usd_per_million_tokens_mean: float | None
 
@@ -51,7 +51,7 @@ class ClassCost:
 class CostAtLoad:
     """The fleet's cost at the traffic's own rates. Energy is an estimate: every GPU at its TDP."""
 
-    p95_tokens_per_s: float  # input + output in the evaluation window at the 95th percentile
+    p95_tokens_per_s: float | None  # served, in the evaluation window at the 95th percentile
     usd_per_million_tokens_p95: float | None
     usd_per_hour_by_price: Mapping[str, float]  # kind of price -> the whole fleet
     classes: tuple[ClassCost, ...]

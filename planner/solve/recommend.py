@@ -43,7 +43,7 @@ from planner.solve.remarks_engine import Parts
 from planner.solve.replayed import CountBand, count_band, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
-from planner.solve.spending import cost_at_load, cost_of
+from planner.solve.spending import cost_at_load, cost_of, turned_away
 from planner.solve.surge import surge
 from planner.solve.unfinished import unfinished
 from planner.solve.windows import window_label
@@ -263,7 +263,7 @@ def _plan(
         sharing=sharing,
         evidence=evidence(decision),
         not_modelled=not_modelled(decision),
-        warnings=context.warnings,
+        warnings=(*turned_away(decision), *context.warnings),
         provenance=context.provenance,
     )
 
