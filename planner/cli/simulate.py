@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.numbers import FiniteRange
+
 if TYPE_CHECKING:
     from planner.cli.replicas import Arrivals
     from planner.ingest.requests import Requests
@@ -49,25 +51,25 @@ Example:
 )
 @click.option(
     "--cache-threshold",
-    type=click.FloatRange(0, 1),
+    type=FiniteRange(0, 1),
     default=0.3,
     help="cache_aware: share of a prompt that must be cached to count. [default: 0.3]",
 )
 @click.option(
     "--balance-abs-threshold",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=64,
     help="cache_aware: by load where it differs by more requests than this … [default: 64]",
 )
 @click.option(
     "--balance-rel-threshold",
-    type=click.FloatRange(1),
+    type=FiniteRange(1),
     default=1.5,
     help="… and by more than this factor. [default: 1.5]",
 )
 @click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
 @click.option(
-    "--load", type=click.FloatRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
+    "--load", type=FiniteRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
 )
 @click.option(
     "--tensor-parallel-size", "--tp", type=click.IntRange(1), default=1, help="GPUs of a replica."
@@ -96,7 +98,7 @@ Example:
 )
 @click.option(
     "--kv-link-bytes-per-s",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     help="With --prefill-replicas: what the KV crosses, one direction a GPU (400 Gbit/s: 50e9).",
 )
 @click.option(
@@ -109,7 +111,7 @@ Example:
 @click.option("--max-model-len", type=click.IntRange(1), help="Longest request, prompt and output.")
 @click.option(
     "--gpu-memory-utilization",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=FiniteRange(0, 1, min_open=True),
     help="Share of GPU memory the engine may use.",
 )
 @click.option("--weight-dtype", metavar="DTYPE", help="Dtype of the weights.")
@@ -281,7 +283,7 @@ def _ready(
     rates: tuple[float, ...],
     order: dict[str, str | None],
 ) -> Ready:
-    from planner.sim.setup import deployment_of, ready
+    from planner.sim.setup import deployment_of, ready, refuse_unstartable
     from planner.spec import catalog
 
     made, part = catalog.model(model), catalog.gpu(gpu)
@@ -289,6 +291,7 @@ def _ready(
     if flags["gpu_memory_utilization"] is None:
         flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
     chosen = deployment_of(made, part, engine, flags)
+    refuse_unstartable(made, part, engine, chosen, order["policy"])
     return ready(made, part, engine, chosen, ideal=ideal, acceptance_rates=rates, **order)
 
 

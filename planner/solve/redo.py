@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.json_data import decode
@@ -29,7 +31,7 @@ def declared_slo(plan: Plan) -> Slo:
     """
     told = {"file": "plan.json", "defaulted": plan.defaulted, "warnings": ()}
     try:
-        slo = decode(Slo, {**plan.slo, **told})
+        slo = decode(Slo, {**plan.slo, "classes": _classes(plan), **told})
     except (KeyError, TypeError) as error:
         raise InputError(
             Problem(
@@ -40,6 +42,13 @@ def declared_slo(plan: Plan) -> Slo:
         ) from error
     assert isinstance(slo, Slo)
     return slo
+
+
+def _classes(plan: Plan) -> list[dict[str, Any]]:
+    """Return the declared classes; a plan leaves out the priority that every class has."""
+    classes = plan.slo["classes"]
+    assert isinstance(classes, (list, tuple))
+    return [{"priority": 0, **each} for each in classes]
 
 
 def case_of(deployment: Deployment, slo: Slo, requests: Requests, profile: TraceProfile) -> Case:
