@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from planner.cli.values import FiniteRange
+
 
 @click.command(
     epilog="""\b
@@ -42,7 +44,7 @@ Example:
 )
 @click.option(
     "--load-factor",
-    type=click.FloatRange(0, min_open=True),
+    type=FiniteRange(0, min_open=True),
     default=1.0,
     help="Multiple of the trace's traffic that must be carried. [default: 1]",
 )

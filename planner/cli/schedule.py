@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from planner.cli.values import FiniteRange
+
 
 @click.command(
     epilog="""\b
@@ -30,7 +32,7 @@ Example:
 )
 @click.option(
     "--boot-s",
-    type=click.FloatRange(0),
+    type=FiniteRange(0),
     default=300.0,
     help="Seconds from asking for a replica to its first request. [default: 300]",
 )

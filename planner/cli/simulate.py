@@ -303,7 +303,7 @@ def _ready(
     rates: tuple[float, ...],
     order: dict[str, str | None],
 ) -> Ready:
-    from planner.sim.setup import deployment_of, ready
+    from planner.sim.setup import deployment_of, ready, refuse_unstartable
     from planner.spec import catalog
 
     made, part = catalog.model(model), catalog.gpu(gpu)
@@ -311,6 +311,7 @@ def _ready(
     if flags["gpu_memory_utilization"] is None:
         flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
     chosen = deployment_of(made, part, engine, flags)
+    refuse_unstartable(made, part, engine, chosen, order["policy"])
     usual = catalog.batch_default(engine, part).max_num_seqs
     if flags["max_num_seqs"] is None and chosen.max_num_seqs < usual:
         click.echo(

@@ -58,14 +58,20 @@ def read_plan(path: Path) -> Plan:
     Raises
     ------
     InputError
-        The file cannot be read, is not JSON or is not a plan; every problem is named.
+        The file cannot be read, is not JSON, is not a plan, or is a plan of a deployment that
+        cannot be; every problem is named.
     """
+    from planner.solve.deployed import contradictions
     from planner.spec.validate import validate
 
     document = read_document(path)
     raise_for(validate(document, "plan"))
     assert isinstance(document.data, dict)
-    return plan_from_dict(document.data)
+    plan = plan_from_dict(document.data)
+    raise_for(
+        [document.problem(each.path, each.message, each.hint) for each in contradictions(plan)]
+    )
+    return plan
 
 
 def schema_problems(data: object) -> list[tuple[str, str]]:

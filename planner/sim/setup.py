@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, InputError, Problem
 from planner.perf.calibrations import calibration
 from planner.perf.compile import compile_step_cost
 from planner.perf.formats import half_precision
 from planner.perf.memory import memory_budget
 from planner.perf.memory_types import MemoryBudget
+from planner.perf.startable import faults
 from planner.perf.step_cost import StepCost
 from planner.sim.settings import SchedulerSettings
 from planner.spec.catalog import batch_default
@@ -62,6 +63,36 @@ def deployment_of(
         async_scheduling=engine.async_scheduling,
     )
     return replace(base, **given)  # type: ignore[arg-type]
+
+
+def refuse_unstartable(
+    model: Model, gpu: Gpu, engine: Engine, deployment: Deployment, policy: str | None
+) -> None:
+    """Refuse flags with which no replica would start; a model that does not fit is told later.
+
+    Parameters
+    ----------
+    model, gpu, engine, deployment
+        What runs where, and how.
+    policy
+        Another scheduler than the engine's, whose rules of the batch are then not the engine's.
+
+    Raises
+    ------
+    InputError
+        One problem for every flag that cannot be.
+    """
+    found = [
+        each
+        for each in faults(model, gpu, engine, deployment, memory=False)
+        # Other schedulers than the engine's own have no such rule.
+        if policy in (None, "vllm_v1") or each.field != "max_num_batched_tokens"
+    ]
+    if found:
+        raise InputError(
+            Problem(message=each.message, path=f"--{each.field.replace('_', '-')}", hint=each.hint)
+            for each in found
+        )
 
 
 def ready(

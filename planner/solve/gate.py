@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.profile.types import ClassProfile, TraceProfile
 from planner.solve.case import Case
@@ -82,9 +83,11 @@ def gate(
     Raises
     ------
     InputError
-        The replay does not know the deployment's engine or layout, or the catalogue lost a part.
+        The replay does not know the deployment's engine or layout, the catalogue lost a part, or
+        there are more replicas than requests.
     """
     count = replicas or plan.replicas.value - plan.replica_terms.spare
+    _enough_requests(count, len(requests) / slo.sample_rate, asked=replicas is not None)
     case = case_of(plan.deployment, slo, requests, profile)
     trial, _, _ = trial_at(case, plan.deployment, 1.0 / (slo.sample_rate * count))
     search = Search(trial=trial, count=count, sample_rate=slo.sample_rate, replayed={})
@@ -110,6 +113,17 @@ def gate(
         targets=told,
         traffic=_traffic(plan, slo, profile),
         warnings=_drift(plan, case),
+    )
+
+
+def _enough_requests(count: int, requests: float, *, asked: bool) -> None:
+    """Refuse more replicas than requests: some would be sent none, and nothing is measured."""
+    if count <= requests:
+        return
+    message = f"{count} replicas for {requests:.0f} requests of the whole service"
+    hint = "replay a longer trace, or fewer replicas with --replicas"
+    raise InputError(
+        Problem(message=message, path="--replicas" if asked else "plan.json replicas", hint=hint)
     )
 
 

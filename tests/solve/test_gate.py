@@ -212,3 +212,69 @@ def test_a_fleet_that_carries_a_tenth_of_it_nowhere_is_told_so(plan, traffic):
     assert not found.holds
     assert (found.load_factor, found.load_factor_below) == (0.0, 0.11)
     assert "carry less than 0.11× this traffic" in headline(found)
+
+
+def edited(folder, path, value):
+    """Write plan.json with one value changed and return its name."""
+    data = json.loads((folder / "plan" / "plan.json").read_text(encoding="utf-8"))
+    at = data
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    (folder / "edited.json").write_text(json.dumps(data, indent=1), encoding="utf-8")
+    return folder / "edited.json"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("deployment", "tensor_parallel_size"), 0),
+        (("deployment", "block_size"), 0),
+        (("deployment", "block_size"), 7),
+        (("deployment", "weight_dtype"), "int2"),
+        (("deployment", "gpu_memory_utilization"), 1.7),
+        (("deployment", "gpu_memory_utilization"), 0.05),
+        (("deployment", "max_num_batched_tokens"), 1),
+        (("deployment", "max_num_batched_tokens"), 10**12),
+        (("deployment", "max_model_len"), 10**9),
+        (("deployment", "model"), "foo/bar"),
+        (("deployment", "gpu"), "h999"),
+        (("deployment", "engine"), "ollama"),
+        (("deployment", "engine_version"), "9.9"),
+        (("replicas", "value"), 0),
+        (("gpus", "value"), 10**9),
+        (("slo", "sample_rate"), 0),
+        (("slo", "classes", 0, "targets", 0, "limit_s"), -1),
+        (("replica_terms", "spare"), 10**6),
+    ],
+)
+def test_a_plan_that_cannot_be_is_refused_at_the_value(folder, path, value):
+    """Whatever an edit breaks is one problem with the value's own line, for gate and compare."""
+    file = edited(folder, path, value)
+    key = f'"{path[-1]}":'
+    with pytest.raises(InputError) as caught:
+        read_plan(file)
+    (problem,) = caught.value.problems
+    assert problem.file == str(file)
+    assert key in file.read_text(encoding="utf-8").splitlines()[problem.line - 1]
+    assert problem.path.endswith(path[-1])
+    good = str(folder / "plan" / "plan.json")
+    for words in (
+        ["gate", "--plan", str(file), "--trace", str(folder / "then.csv")],
+        ["compare", good, str(file)],
+    ):
+        result = CliRunner().invoke(cli, words)
+        assert isinstance(result.exception, InputError)
+
+
+def test_more_replicas_than_requests_are_refused(plan, traffic):
+    with pytest.raises(InputError, match="1000000000 replicas for"):
+        gate(plan, declared_slo(plan), traffic, profile_requests(traffic), replicas=10**9)
+
+
+@pytest.mark.parametrize("typed", ["nan", "inf", "-1", "0"])
+def test_a_load_factor_is_a_finite_number_above_zero(folder, typed):
+    words = ["--plan", str(folder / "plan" / "plan.json"), "--trace", str(folder / "then.csv")]
+    result = CliRunner().invoke(cli, ["gate", *words, "--load-factor", typed])
+    assert result.exit_code == 2
+    assert "--load-factor" in result.output
