@@ -357,7 +357,7 @@ def test_the_count_for_even_traffic_can_be_reproduced(example):
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("replayed", "the first in the replay lies between 1.54× and 1.61× this load"),
+        ("replayed", "none in the replay up to 1.54× this load, and the KV cache full at 1.61×"),
         ("never_preempts", "none in the replay up to 4× this load"),
         ("preempts_already", "the replay preempts at this load"),
         (
