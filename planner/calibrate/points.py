@@ -48,17 +48,22 @@ def read_points(path: Path, required: Sequence[str] = ()) -> list[Row]:
     Raises
     ------
     InputError
-        A required column is missing, or the file is no UTF-8 text.
+        The file is empty or no UTF-8 text, or a required column is missing.
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
+            if not reader.fieldnames:
+                hint = "the first line names the columns"
+                raise InputError(Problem(message="the file is empty", file=str(path), hint=hint))
             missing = [name for name in required if name not in (reader.fieldnames or ())]
             if missing:
                 hint = "the first line names the columns: " + ", ".join(required) + " are needed"
                 raise InputError(
                     [
-                        Problem(message=f"no column {name}", file=str(path), line=1, hint=hint)
+                        Problem(
+                            message=f"no column {name}", file=str(path), line=1, column=1, hint=hint
+                        )
                         for name in missing
                     ]
                 )

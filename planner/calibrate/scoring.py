@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from planner.calibrate.measured import (
 )
 from planner.calibrate.names import family
 from planner.calibrate.runs import Predicted, predict_row
+from planner.output import write_whole
 
 MEASURED, DERIVED = "tok/s measured", "tok/s derived"
 SHOWN = (*METRICS, MEASURED, DERIVED)
@@ -190,22 +192,24 @@ def as_data(found: Sequence[Scored], by: Sequence[str] = ()) -> dict[str, Any]:
     }
 
 
-def write_predictions(found: Iterable[Scored], path: Path) -> None:
+def write_predictions(found: Iterable[Scored], path: Path, *, inputs: Iterable[Path] = ()) -> None:
     """Write point_id, ttft_ms, tpot_ms, out_tok_s, status; unsupported rows have blanks."""
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["point_id", "ttft_ms", "tpot_ms", "out_tok_s", "status"])
-        for item in found:
-            predicted = item.predicted
-            writer.writerow(
-                [
-                    text(item.row, "point_id"),
-                    _cell(predicted.ttft_s, 1e3),
-                    _cell(predicted.tpot_s, 1e3),
-                    _cell(predicted.output_tokens_per_s, 1.0),
-                    predicted.status,
-                ]
-            )
+    lines = io.StringIO(newline="")
+    writer = csv.writer(lines, lineterminator="\n")
+    writer.writerow(["point_id", "ttft_ms", "tpot_ms", "out_tok_s", "status"])
+    for item in found:
+        predicted = item.predicted
+        writer.writerow(
+            [
+                text(item.row, "point_id"),
+                _cell(predicted.ttft_s, 1e3),
+                _cell(predicted.tpot_s, 1e3),
+                _cell(predicted.output_tokens_per_s, 1.0),
+                predicted.status,
+            ]
+        )
+    content = lines.getvalue().encode()
+    write_whole(path, lambda stream: stream.write(content), inputs=inputs)
 
 
 def _cell(value: float | None, scale: float) -> str:

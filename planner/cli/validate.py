@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from planner.calibrate.measured import Row
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -65,13 +68,25 @@ def _points(path: Path, out: Path | None, by: tuple[str, ...], as_json: bool) ->
     from planner.calibrate.points import read_points
 
     rows = read_points(path, required=("point_id", "model", "gpu", "engine"))
+    _refuse_unknown(by, rows)
     found = scoring.predict_rows(rows)
     if out:
-        scoring.write_predictions(found, out)
+        scoring.write_predictions(found, out, inputs=(path,))
     if as_json:
         _print(scoring.as_data(found, by))
     else:
         click.echo(scoring.report(found, by), nl=False)
+
+
+def _refuse_unknown(by: tuple[str, ...], rows: list[Row]) -> None:
+    """Refuse to group by columns that the points do not have."""
+    known = ["family", *(name for name in (rows[0] if rows else ()) if name)]
+    unknown = [name for name in by if rows and name not in known]
+    if unknown:
+        raise click.BadParameter(
+            f"no column {', '.join(unknown)}; there are {', '.join(sorted(known))}",
+            param_hint="--by",
+        )
 
 
 def _kv_cases(path: Path, as_json: bool) -> None:

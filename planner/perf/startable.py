@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -137,6 +138,11 @@ def _dtypes(model: Model, engine: Engine, deployment: Deployment) -> Iterator[Fa
 
 
 def _memory(model: Model, gpu: Gpu, engine: Engine, deployment: Deployment) -> Iterator[Fault]:
+    if math.isnan(deployment.gpu_memory_utilization):
+        yield Fault(
+            field="gpu_memory_utilization", message="no share is given", hint="for example 0.9"
+        )
+        return
     memory = memory_budget(model, gpu, engine, deployment)
     share = f"{deployment.gpu_memory_utilization:g} of {deployment.gpus} × {gpu.id}"
     if not memory.fits:

@@ -226,7 +226,11 @@ def percent(value: float | None, digits: int = 3) -> str:
 
     >>> percent(0.981), percent(0.1), percent(1.0), percent(0.99996), percent(1.34)
     ('98.1 %', '10 %', '100 %', '99.996 %', '134 %')
+    >>> percent(-math.inf)  # the margin of what never ends
+    '−∞'
     """
+    if value == -math.inf:
+        return "−∞"
     if value is None or not math.isfinite(value):
         return significant(value)
     if 0.995 < value < 1:

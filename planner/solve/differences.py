@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from planner.profile.types import ClassProfile
 from planner.solve.plan import Plan
@@ -129,16 +131,39 @@ def _lengths(cause: str, name: str, then: ClassProfile, now: ClassProfile) -> It
 
 
 def _targets(old: Plan, new: Plan) -> Iterator[Difference]:
-    limits = [
-        {f"{r.class_name} {r.metric} p{r.percentile:g}": r.limit_s for r in plan.latency}
-        for plan in (old, new)
-    ]
+    limits = [_limits(plan) for plan in (old, new)]
     for name in sorted({*limits[0], *limits[1]}):
         pair = [each.get(name) for each in limits]
         if pair[0] != pair[1]:
             yield _of("targets", name, "s", *pair)
+    matches = [{name: _match(each) for name, each in _declared_classes(p)} for p in (old, new)]
+    for name in sorted({*matches[0]} & {*matches[1]}):
+        if matches[0][name] != matches[1][name]:
+            yield _of("targets", f"{name}, match", "", matches[0][name], matches[1][name])
     for name, unit in (("evaluation_window_s", "s"), ("min_requests_per_window", "requests")):
         yield from _declared("targets", name, unit, old, new)
+
+
+def _limits(plan: Plan) -> dict[str, float]:
+    """Return every limit by its target: as declared, or as reported by a plan without classes."""
+    declared = {
+        f"{name} {target['metric']} p{target['percentile']:g}": float(target["limit_s"])
+        for name, each in _declared_classes(plan)
+        for target in each["targets"]
+    }
+    return declared or {
+        f"{r.class_name} {r.metric} p{r.percentile:g}": r.limit_s for r in plan.latency
+    }
+
+
+def _declared_classes(plan: Plan) -> list[tuple[str, Mapping[str, Any]]]:
+    classes = plan.slo.get("classes")
+    return [(each["name"], each) for each in classes] if isinstance(classes, (list, tuple)) else []
+
+
+def _match(each: Mapping[str, Any]) -> str:
+    """Return the condition of a class on one line, the same for the same condition."""
+    return json.dumps(each["match"], ensure_ascii=False, sort_keys=True)
 
 
 def _reserves(old: Plan, new: Plan) -> Iterator[Difference]:

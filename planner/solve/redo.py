@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.json_data import decode
@@ -34,7 +32,7 @@ def declared_slo(plan: Plan) -> Slo:
     if isinstance(classes, (list, tuple)):  # a plan leaves out the priority that all classes share
         told["classes"] = [{"priority": 0, **each} for each in classes]
     try:
-        slo = decode(Slo, {**plan.slo, "classes": _classes(plan), **told})
+        slo = decode(Slo, {**plan.slo, **told})
     except (KeyError, TypeError) as error:
         raise InputError(
             Problem(
@@ -45,13 +43,6 @@ def declared_slo(plan: Plan) -> Slo:
         ) from error
     assert isinstance(slo, Slo)
     return slo
-
-
-def _classes(plan: Plan) -> list[dict[str, Any]]:
-    """Return the declared classes; a plan leaves out the priority that every class has."""
-    classes = plan.slo["classes"]
-    assert isinstance(classes, (list, tuple))
-    return [{"priority": 0, **each} for each in classes]
 
 
 def case_of(deployment: Deployment, slo: Slo, requests: Requests, profile: TraceProfile) -> Case:

@@ -30,6 +30,7 @@ GOOD = deployment_of(MODEL, GPU, ENGINE, {})
         ({"weight_dtype": "int4"}, "weight_dtype", "published as bf16"),
         ({"kv_cache_dtype": "int2"}, "kv_cache_dtype", "unknown format"),
         ({"gpu_memory_utilization": 0.05}, "gpu_memory_utilization", "does not fit"),
+        ({"gpu_memory_utilization": float("nan")}, "gpu_memory_utilization", "no share"),
         ({"gpu_memory_utilization": 0.3}, "max_model_len", "tokens of KV cache"),
     ],
 )

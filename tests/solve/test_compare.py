@@ -218,6 +218,24 @@ def test_text_and_markdown_lead_with_the_difference(plans):
     assert all(line.endswith("|") for line in tables)
 
 
+def test_what_was_declared_is_compared_not_what_was_reported(plans):
+    """Limits and conditions edited in the declaration alone are differences too."""
+    _, made = plans
+    base = made["base"]
+    one = base.slo["classes"][0]
+    looser = [{**target, "limit_s": 9.0} for target in one["targets"]]
+    edited = replace(base, slo={**base.slo, "classes": [{**one, "targets": looser}]})
+    found = differences(base, edited)
+    assert [(each.cause, each.before, each.after) for each in found] == [
+        ("targets", 0.05, 9.0),
+        ("targets", 2.0, 9.0),
+    ]
+    matched = [{**one, "match": {"input_tokens": {"min": 5}}}]
+    (moved,) = differences(base, replace(base, slo={**base.slo, "classes": matched}))
+    assert (moved.cause, moved.what, moved.before) == ("targets", "all, match", "{}")
+    assert "nothing differs" not in text(compare(base, edited))
+
+
 def test_json_obeys_its_schema(plans):
     found = compare(plans[1]["base"], plans[1]["strict"])
     data = encode(found, rounded)
