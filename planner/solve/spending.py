@@ -109,9 +109,10 @@ def token_rates(decision: Decision) -> tuple[float | None, float | None]:
     """Return served input + output tokens/s of the fleet: mean, and in the busiest window.
 
     None where the trace is too short to tell: a minute for the mean, a window for the busiest.
+    Windows that the trace does not fill are not counted; the busiest is never below the mean.
     """
-    rates = window_rates(decision)
-    return _mean_rate(decision), float(rates.max()) if len(rates) else None
+    mean, rates = _mean_rate(decision), window_rates(decision)
+    return mean, max(mean or 0.0, float(rates.max())) if len(rates) else None
 
 
 def _served_tokens(traffic: Traffic) -> Floats:

@@ -55,6 +55,7 @@ class OneQueue:
     def __init__(self) -> None:
         self.full, self.stopped = 0, 0
         self._verdicts = {}
+        self.requests = SimpleNamespace(origin="")
 
     def replayed(self, load, replicas, *, span, stop_when_lost):
         assert load == pytest.approx(30.0 / replicas)

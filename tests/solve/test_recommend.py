@@ -291,7 +291,7 @@ def test_unreachable_target_names_the_nearest_limit(make_case, traffic):
         solve(make_case(traffic, slo), CONTEXT)
     assert "all ttft_s p99 ≤ 0.001 s" in str(caught.value)
     limit = float(caught.value.nearest.split("limit is ")[1].split(" s")[0])
-    again = slo_of(("ttft_s", 99.0, 1.1 * limit), ("tpot_s", 99.0, 0.05))
+    again = slo_of(("ttft_s", 99.0, limit), ("tpot_s", 99.0, 0.05))
     assert solve(make_case(traffic, again), CONTEXT).replicas.value >= 1
 
 
@@ -376,7 +376,7 @@ def test_the_cost_at_the_real_load_adds_up(plan, traffic):
     assert sum(row.mean_tokens_per_s for row in load.classes) == pytest.approx(
         cost.mean_tokens_per_s
     )
-    assert load.p95_tokens_per_s <= cost.peak_tokens_per_s
+    assert load.p95_tokens_per_s is cost.peak_tokens_per_s is None  # 15 minutes have no busy hour
     assert load.usd_per_hour_by_price["typical"] == pytest.approx(cost.usd_per_hour)
     assert load.tdp_kw == pytest.approx(0.7 * plan.gpus.value)  # an H100 SXM is a 700 W part
     per_hour = cost.mean_tokens_per_s * 3600 / 1e6
