@@ -103,6 +103,11 @@ class _Reader:
         if item.get("committed", 0) > least:
             message = f"{item['committed']} GPUs are committed, but only {least} can be had"
             yield self.document.problem((*path, "committed"), message)
+        held = item.get("held")
+        if held is not None and item.get("committed", 0) > held:
+            message = f"{item['committed']} GPUs are committed, but only {held} are held"
+            hint = "committed GPUs are among those held: correct one of the two"
+            yield self.document.problem((*path, "committed"), message, hint)
 
     def _service_problems(self, path: PathTuple, item: Mapping[str, Any]) -> Iterator[Problem]:
         growth = item.get("growth_per_quarter")
@@ -116,8 +121,7 @@ class _Reader:
             message = "neither growth_per_quarter nor a history of at least two measurements"
             hint = "growth_per_quarter: 0 says that demand stays as it is"
             yield self.document.problem(path, message, hint, key=True)
-        for index, past in enumerate(item.get("history", ())):
-            yield from self._past_problems((*path, "history", index), past)
+        yield from self._history_problems((*path, "history"), item.get("history", ()))
         for index, launch in enumerate(item.get("launches", ())):
             if ("factor" in launch) == ("requests_per_s" in launch):
                 at = (*path, "launches", index)
@@ -133,6 +137,20 @@ class _Reader:
             gpu = self._gpu(at, name, key=False)
             if gpu is not None and gpu not in known:
                 yield self.document.problem(at, f"the inventory has no {gpu}")
+
+    def _history_problems(
+        self, path: PathTuple, history: list[Mapping[str, Any]]
+    ) -> Iterator[Problem]:
+        seen: set[str] = set()
+        for index, past in enumerate(history):
+            yield from self._past_problems((*path, index), past)
+            day = past.get("date")
+            if day in seen:
+                message = f"there are two measurements of {day}"
+                hint = "keep one: a trend needs different days"
+                yield self.document.problem((*path, index, "date"), message, hint)
+            if day is not None:
+                seen.add(day)
 
     def _past_problems(self, path: PathTuple, past: Mapping[str, Any]) -> Iterator[Problem]:
         if ("trace" in past) == ("requests_per_s" in past):

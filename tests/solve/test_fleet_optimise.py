@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from dataclasses import replace
 
 import pytest
@@ -284,6 +285,26 @@ def test_what_is_missing_from_the_budget_is_said_exactly(tight):
     found = optimise(richer)
     assert found is not None
     assert usd_per_month(richer, found, 1) == pytest.approx(2920.0)
+
+
+def test_what_every_quarter_lacks_is_said_and_is_enough(tight):
+    """Each sentence applied as it stands makes the question solvable; less in a quarter not."""
+    poor = replace(
+        tight, stocks=(stock("a", available=(4, 4)),), budget_usd_per_month=(100.0, 100.0)
+    )
+    names = ("2027 Q1", "2027 Q2")
+    told = dict(re.findall(r"\$([\d,]+) more a month in (2027 Q\d)", no_fleet(poor, names).nearest))
+    more = {name: float(usd.replace(",", "")) for usd, name in told.items()}
+    assert set(more) == set(names)
+    enough = tuple(100.0 + more[name] for name in names)
+    assert optimise(replace(poor, budget_usd_per_month=enough)) is not None
+    for index in range(2):
+        less = tuple(usd - 2.0 * (index == each) for each, usd in enumerate(enough))
+        assert optimise(replace(poor, budget_usd_per_month=less)) is None
+    bare = replace(tight, stocks=(stock("a", available=(1, 2)),))
+    assert "3 more a in r by 2027 Q1" not in no_fleet(bare, names).nearest
+    assert "2 more a in r by 2027 Q1 would be enough" in no_fleet(bare, names).nearest
+    assert optimise(replace(bare, stocks=(stock("a", available=(3, 4)),))) is not None
 
 
 def test_both_together_where_neither_alone_is_enough(tight):

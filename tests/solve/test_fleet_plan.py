@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from solve_cases import poisson
 
 from planner.cli.main import cli
-from planner.errors import InfeasibleError
+from planner.errors import InfeasibleError, InputError
 from planner.pipeline import plan_fleet
 from planner.report.fleet import fleet_to_dict, read_fleet_plan, render_fleet
 from planner.solve.fleet_plan.check import pools
@@ -185,3 +185,25 @@ def test_command_prints_the_plan(folder):
     assert "2027 Q2" in done.stdout
     data = json.loads((output / "fleet.json").read_text(encoding="utf-8"))
     assert np.isclose(data["usd"], sum(q["usd"] for q in data["quarters"]))
+
+
+def test_measurements_that_no_trend_can_take_are_refused(folder):
+    """One of the day the plan starts or later, and one of the day of another."""
+    text = FLEET.replace("2026-10-01", "2027-02-01").replace("2026-06-01", "2026-01-01")
+    (folder / "late.yaml").write_text(text.replace("2026-01-01", "2026-03-01", 1))
+    with pytest.raises(InputError) as caught:
+        plan_fleet(folder / "late.yaml")
+    (problem,) = caught.value.problems
+    assert problem.path == "services.jobs.history[2]"
+    assert "not before the start of the plan" in problem.message
+
+
+def test_a_launch_before_the_traffic_was_measured_is_said(folder):
+    launch = 'launches: [{name: app, date: "2020-03-01", factor: 2.0}]'
+    text = FLEET.replace("    survives: region\n", f"    {launch}\n")
+    text = text[: text.index("  jobs:")]
+    (folder / "past.yaml").write_text(text)
+    plan = plan_fleet(folder / "past.yaml")
+    (warning,) = [line for line in plan.warnings if "launches" in line]
+    assert warning.startswith("services.chat.launches: app on 2020-03-01 is not after")
+    assert plan.quarters[0].services[0].launches == ()

@@ -15,7 +15,7 @@ GOOD = """start: "2027-01-01"
 quarters: 2
 inventory:
   h100:
-    eu: {held: 2, committed: 4, available: [8, 16]}
+    eu: {held: 4, committed: 4, available: [8, 16]}
     us: {available: 8, usd_per_hour: 2.5, term_quarters: 2}
 services:
   chat:
@@ -91,7 +91,8 @@ def test_all_problems_are_reported_at_once_with_their_places(load):
         ("  h100:", "  h1oo:", "inventory.h1oo"),
         ("0.1", "{expected: 0.1, low: 0.2, high: 0.3}", "must be in order: low, expected, high"),
         ("quarters: 2", "quarters: 0", "must be at least 1"),
-        ("held: 2", "holds: 2", "unknown key"),
+        ("held: 4", "holds: 4", "unknown key"),
+        ("held: 4", "held: 2", "4 GPUs are committed, but only 2 are held"),
         ("0.1\n", "0.1\n    regions: [eu]\n    survives: region\n", "the loss of the only region"),
         ("0.1\n", "15\n", "must be at most 10"),
     ],

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from planner.errors import InfeasibleError
 from planner.solve.fleet_plan.optimise import optimise
 from planner.solve.fleet_plan.question import Answer, Question
 
-SHOWN = 3  # places that a sentence names
+SOLVER_USD = 1e-6  # dollars below which the solver means none
 
 
 def no_fleet(question: Question, names: tuple[str, ...]) -> InfeasibleError:
@@ -46,24 +48,32 @@ def _ways(question: Question, names: tuple[str, ...]) -> list[str]:
 
 
 def _extra(question: Question, answer: Answer, names: tuple[str, ...]) -> str:
-    """Return the GPUs that are missing, by type and region, in the quarter that misses most."""
-    worst: dict[int, tuple[int, int]] = {}
+    """Return the GPUs that are missing, by type and region, from the first quarter that misses any.
+
+    The most that any quarter misses, from the first on: who adds that has enough in every quarter.
+    """
+    most: dict[int, int] = {}
+    first: dict[int, int] = {}
     for (index, quarter), count in answer.extra.items():
-        if count > worst.get(index, (0, 0))[0]:
-            worst[index] = (count, quarter)
-    found = sorted(worst.items(), key=lambda item: (-item[1][0], item[0]))
-    parts = [
-        f"{count} more {question.stocks[index].gpu} in {question.stocks[index].region}"
-        f" by {names[quarter]}"
-        for index, (count, quarter) in found[:SHOWN]
-    ]
-    return ", ".join(parts) + (f" and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+        if count > 0:
+            most[index] = max(count, most.get(index, 0))
+            first[index] = min(quarter, first.get(index, quarter))
+    return ", ".join(
+        f"{most[index]} more {question.stocks[index].gpu} in {question.stocks[index].region}"
+        f" by {names[first[index]]}"
+        for index in sorted(most, key=lambda index: (-most[index], index))
+    )
 
 
 def _over(answer: Answer, names: tuple[str, ...]) -> str:
-    """Return the dollars that are missing, in the quarter that misses most."""
-    quarter = max(answer.over, key=lambda q: (answer.over[q], -q))
-    return f"${answer.over[quarter]:,.0f} more a month in {names[quarter]}"
+    """Return the dollars that are missing, in every quarter that misses any."""
+    missing = {quarter: math.ceil(usd - SOLVER_USD) for quarter, usd in answer.over.items()}
+    parts = [
+        f"${usd:,} more a month in {names[quarter]}"
+        for quarter, usd in sorted(missing.items())
+        if usd > 0
+    ]
+    return ", ".join(parts)
 
 
 def _both(question: Question, answer: Answer, names: tuple[str, ...]) -> str:

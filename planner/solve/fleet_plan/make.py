@@ -21,6 +21,7 @@ from planner.solve.fleet_plan.plan import (
     StockQuarter,
 )
 from planner.solve.fleet_plan.question import usd_per_month
+from planner.solve.fleet_plan.traffic import quarters_from
 from planner.spec.fleet import Fleet, Service, quarter_name, quarter_start
 from planner.units import HOURS_PER_MONTH
 
@@ -79,11 +80,22 @@ def make_fleet_plan(fleet: Fleet, origin: Origin, progress: Progress = lambda _:
         ),
         left_out=tuple(LeftOut(service=s, gpu=g, reason=why) for s, g, why in found.left_out),
         assumptions=_assumptions(fleet, found),
-        warnings=origin.warnings,
+        warnings=(*origin.warnings, *_past_launches(fleet, found)),
         command=origin.command,
         planner_version=origin.planner_version,
         inputs_sha256=origin.inputs_sha256,
         library_versions=origin.library_versions,
+    )
+
+
+def _past_launches(fleet: Fleet, found: Decided) -> tuple[str, ...]:
+    """Return which launches change nothing, because the traffic was measured after them."""
+    return tuple(
+        f"services.{service.name}.launches: {launch.name} on {launch.date.isoformat()} is not after"
+        " the day its traffic was measured, so it is taken to be in it and adds nothing"
+        for service in fleet.services
+        for launch in service.launches
+        if quarters_from(fleet.start, launch.date) <= found.traffic[service.name].measured
     )
 
 

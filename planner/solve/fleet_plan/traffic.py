@@ -42,14 +42,15 @@ def today(fleet: Fleet, service: Service) -> Today:
     Raises
     ------
     InputError
-        A file cannot be read, or a log of the history has no dates.
+        A file cannot be read, a log of the history has no dates, or a measurement of the history
+        is of the day of another or not before the traffic itself.
     """
     requests = read_traffic(service)
     rate = mean_rate(requests, service.slo.sample_rate)
     day = _day(requests)
     measured = 0.0 if day is None else quarters_from(fleet.start, day)
-    points = [*(_past(fleet, service, index) for index in range(len(service.history)))]
-    points = [point for point in points if point[0] < measured]
+    points = [_past(fleet, service, index) for index in range(len(service.history))]
+    _refuse_disorder(fleet, service, points, measured, dated=day is not None)
     return Today(
         requests=requests,
         profile=profile_requests(requests),
@@ -58,6 +59,32 @@ def today(fleet: Fleet, service: Service) -> Today:
         measured=measured,
         dated=day is not None,
     )
+
+
+def _refuse_disorder(
+    fleet: Fleet,
+    service: Service,
+    points: list[tuple[float, float]],
+    measured: float,
+    *,
+    dated: bool,
+) -> None:
+    """Refuse measurements that no trend can take; days of logs are known only here."""
+    at = f"services.{service.name}.history"
+    last = "the day of the traffic" if dated else "the start of the plan"
+    problems = []
+    for index, (when, _) in enumerate(points):
+        if when >= measured:
+            hint = "leave it out, or name the later log under traffic"
+            message = f"the measurement is not before {last}"
+        elif when in [other for other, _ in points[:index]]:
+            hint = "keep one: a trend needs different days"
+            message = "there is another measurement of the same day"
+        else:
+            continue
+        problems.append(Problem(message=message, file=fleet.file, path=f"{at}[{index}]", hint=hint))
+    if problems:
+        raise InputError(problems)
 
 
 def read_traffic(service: Service) -> Requests:
