@@ -69,7 +69,14 @@ def test_every_target_holds_and_one_binds(plan):
     assert all(row.holds for row in plan.latency)
     assert sum(row.binds for row in plan.latency) == 1
     binding = next(row for row in plan.latency if row.binds)
-    assert binding.margin == min(row.margin for row in plan.latency)
+    fewer = plan.replica_terms.one_fewer  # what one replica fewer misses most
+    assert fewer is not None
+    assert fewer.value_s > fewer.limit_s
+    assert (binding.class_name, binding.metric, binding.percentile) == (
+        fewer.class_name,
+        fewer.metric,
+        fewer.percentile,
+    )
     for row in plan.latency:
         assert row.low_s <= row.worst_s <= row.high_s
         assert row.worst_s <= row.limit_s
