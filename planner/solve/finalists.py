@@ -22,6 +22,7 @@ SLOTS = 2  # of a family's max_num_seqs the largest are tried: fewer only lower 
 NEAR = 3  # doublings of the budget that are compared
 MORE = 8  # counts above the computed one that are tried
 MARGINS = (0.05, 0.15, 0.4)  # load above what is needed, to tell equal costs apart
+SAME_KV = 1.02  # KV caches that differ by less are one size
 USUAL_BUDGET = 2048  # budgets near it are asked first: most answers are there
 
 MakeTrial = Callable[[Priced, Candidate], Trial | None]
@@ -94,26 +95,37 @@ def cheapest_by_replay(
     queue = sorted((optimistic_cost(p, needs, by_price), i) for i, p in enumerate(all_priced))
     for lower, index in queue:
         priced = all_priced[index]
+        refuted: dict[tuple[int, int], int] = {}  # budget and count -> KV tokens of what failed
         for candidate in _worth_trying(priced):
             if lower >= best.option.expense(by_price)[0]:
                 break
             count = _affordable(case, priced, candidate, best, guess)
+            # With fewer slots and as much KV, what fails with more slots fails as well.
+            asked = (candidate.deployment.max_num_batched_tokens, count)
+            if candidate.memory.kv_tokens <= SAME_KV * refuted.get(asked, 0):
+                continue
             trial = make_trial(priced, candidate) if count >= 1 else None
             if trial is None:
                 continue
             load = fleet_load(needs) / count
             if trial.holds(load, count, spans):
                 best = replayed_option(case, priced, trial, load, spans)
+            else:
+                refuted[asked] = candidate.memory.kv_tokens
     return best
 
 
 def _worth_trying(priced: Priced) -> list[Candidate]:
-    """Return a family's members with the most slots, usual budgets first."""
+    """Return a family's members with the most slots, usual budgets and more slots first."""
     members = priced.family.candidates
     slots = sorted({c.deployment.max_num_seqs for c in members})[-SLOTS:]
     some = [c for c in members if c.deployment.max_num_seqs in slots]
     return sorted(
-        some, key=lambda c: abs(math.log2(c.deployment.max_num_batched_tokens / USUAL_BUDGET))
+        some,
+        key=lambda c: (
+            abs(math.log2(c.deployment.max_num_batched_tokens / USUAL_BUDGET)),
+            -c.deployment.max_num_seqs,
+        ),
     )
 
 
@@ -143,25 +155,30 @@ def best_settings(
     """
     priced, count = best.option.priced, best.replicas_for_load
     needed = fleet_load(case.needs) / count
-    ranked: list[tuple[tuple[int, int, int, int], Trial]] = []
-    for candidate in _neighbours(best.trial.candidate, priced):
-        trial = best.trial if candidate == best.trial.candidate else make_trial(priced, candidate)
-        if trial is None or not trial.holds(needed, count, spans):
-            continue
+
+    def preferred(candidate: Candidate) -> tuple[int, int, int]:
         deployment = candidate.deployment
-        key = (
-            -_margin_step(trial, needed, count, spans),
-            changes(deployment, defaults[deployment.gpu]),
-            deployment.max_num_batched_tokens,
-            deployment.max_num_seqs,
-        )
-        ranked.append((key, trial))
-    if not ranked:
-        return best
-    chosen = min(ranked, key=lambda pair: pair[0])[1]
-    if chosen is best.trial:
+        changed = changes(deployment, defaults[deployment.gpu])
+        return changed, deployment.max_num_batched_tokens, deployment.max_num_seqs
+
+    chosen, step = None, -1
+    for candidate in sorted(_neighbours(best.trial.candidate, priced), key=preferred):
+        trial = best.trial if candidate == best.trial.candidate else make_trial(priced, candidate)
+        # One that is less preferred must hold at a margin that the one so far does not hold.
+        if trial is None or step >= len(MARGINS) or not _holds(trial, needed, step, count, spans):
+            continue
+        found = _margin_step(trial, needed, count, spans, least=step + 1)
+        if found > step:
+            chosen, step = trial, found
+    if chosen is None or chosen is best.trial:
         return best
     return replayed_option(case, priced, chosen, max(best.option.factor, needed), spans)
+
+
+def _holds(trial: Trial, needed: float, step: int, count: int, spans: Sequence[Span]) -> bool:
+    """Return whether the needed load holds (step −1), or with the margin of a step on top."""
+    margin = MARGINS[step] if step >= 0 else 0.0
+    return trial.holds(needed * (1.0 + margin), count, spans)
 
 
 def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
@@ -184,12 +201,14 @@ def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
     return near + fewer[-1:]
 
 
-def _margin_step(trial: Trial, needed: float, count: int, spans: Sequence[Span]) -> int:
-    """Return how many of MARGINS above the needed load hold, by halving."""
-    low, high = 0, len(MARGINS)
+def _margin_step(
+    trial: Trial, needed: float, count: int, spans: Sequence[Span], *, least: int
+) -> int:
+    """Return how many of MARGINS above the needed load hold, by halving from `least` upwards."""
+    low, high = least, len(MARGINS)
     while low < high:
         middle = (low + high) // 2
-        if trial.holds(needed * (1.0 + MARGINS[middle]), count, spans):
+        if _holds(trial, needed, middle, count, spans):
             low = middle + 1
         else:
             high = middle
