@@ -184,7 +184,7 @@ def _why(
         return ("not_allowed", "same cost" + note) if barred else ("smaller_margin", "same cost")
     detail = f"{100 * change:+.0f} %".replace("-", "−")
     confirmed = decision.confirmed
-    if change < 0.0 and confirmed is not None and candidate.deployment in confirmed.asked:
+    if change < 0.0 and confirmed is not None and deployment in confirmed.asked:
         return "violates", f"{detail} by the equations; the replay misses a target there"
     if change < 0.0 and not barred:  # every listed setting was asked at the counts that cost less
         how = "by the equations alone" if confirmed is not None else "before rounding"

@@ -65,6 +65,6 @@ def test_dearer_cheaper_and_equal_have_their_reasons():
 
 
 def test_what_only_the_equations_find_cheaper_is_not_called_forbidden():
-    reason, detail = why(decision(confirmed=object()), 9)
+    reason, detail = why(decision(confirmed=SimpleNamespace(asked=())), 9)
     assert reason == "violates"
     assert detail == "−10 % by the equations alone; at counts that cost less a target is missed"
