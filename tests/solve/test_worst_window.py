@@ -51,9 +51,8 @@ class Probes:
     def burstier(self) -> Probes:
         return self
 
-    def replayed(self, load, replicas, *, span, budget):
+    def replayed(self, load, replicas, *, span):
         assert (load, replicas) == (2.4, 9)
-        assert budget > 0
         slower = float(self.cost.memory_s[1]) / self.unstretched
         return SimpleNamespace(targets=(result({span: MANY[span] * slower}),))
 
@@ -91,7 +90,7 @@ def rows(decision, spans):
     confirmed = SimpleNamespace(
         trial=trial, spans=spans, whole=SimpleNamespace(targets=(result(FEW),))
     )
-    return replayed_rows(decision, confirmed)
+    return replayed_rows(decision, confirmed, None)
 
 
 def test_a_window_that_decides_is_reported_though_few_replicas_showed_another(decision):
