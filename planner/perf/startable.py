@@ -9,11 +9,16 @@ from dataclasses import dataclass
 from planner.errors import InputError
 from planner.perf.formats import BYTES_PER_PARAMETER, KV_BYTES
 from planner.perf.memory import memory_budget
+from planner.perf.memory_types import MemoryBudget
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 from planner.spec.gpu import Gpu
 from planner.spec.launch import launch_argv
 from planner.spec.model import Model
+
+# What driver and context hold before an engine looks at the memory: about 0.4 GiB on each GPU
+# (Sandermage/genesis-vllm-patches issue 24); rounded up, as the engine refuses to start without.
+HELD_BEFORE_START_BYTES = 2**30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,21 @@ def faults(
     if found or not memory:
         return found
     return tuple(_memory(model, gpu, engine, deployment))
+
+
+def highest_utilization(memory: MemoryBudget, engine: Engine) -> float | None:
+    """Return the largest gpu_memory_utilization, in hundredths, with which a replica starts.
+
+    The engine takes its share of the visible memory after driver and context have theirs, and
+    captures its graphs outside of it where `graphs_in_budget` is false. None where the engine
+    derives the share itself (SGLang). Graphs differ by gigabytes between releases: the start-up log
+    of the real thing has the last word.
+    """
+    if engine.memory.rule == "sglang":
+        return None
+    outside = 0.0 if memory.graphs_in_budget else memory.graphs_bytes
+    left = memory.visible_bytes - outside - HELD_BEFORE_START_BYTES
+    return max(memory.gpu_memory_utilization, math.floor(100.0 * left / memory.visible_bytes) / 100)
 
 
 def _layout(model: Model, gpu: Gpu, deployment: Deployment) -> Iterator[Fault]:

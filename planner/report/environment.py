@@ -117,6 +117,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         ("lost", words.REASONS),
         ("outcome", words.OUTCOMES),
         ("split", words.SPLITS),
+        ("variant", words.VARIANTS),
     ):
         environment.filters[name] = _looked_up(table)
     return environment

@@ -32,6 +32,7 @@ def summary(plan: Plan, directory: Path | None = None) -> str:
         ("Nearest" if least(plan) else "Binds", _binds(plan)),
         ("Surge", _surge(plan)),
         ("Next best", _next_best(plan)),
+        ("Would save", _savings(plan)),
         ("Would flip", _flips(plan)),
         ("Check", _warnings(plan.warnings)),
         ("Sure", _sure(plan)),
@@ -179,6 +180,15 @@ def _next_best(plan: Plan) -> str:
 def _alternative(other: Alternative) -> str:
     gpus = "no count holds" if other.gpus is None else counted(other.gpus, "GPU")
     return f"{worded(other.label)} ({gpus}): {word(REASONS, other.reason)}, {worded(other.detail)}"
+
+
+def _savings(plan: Plan) -> str:
+    """Return the settings beside the search on which fewer replicas hold, the best first."""
+    rows = [row for row in plan.variants if row.outcome == "saves" and row.gpus is not None]
+    rows.sort(key=lambda row: row.gpus or 0)
+    return " · ".join(
+        f"{row.dimension} {row.value} → {counted(row.gpus or 0, 'GPU')}" for row in rows[:MOST]
+    )
 
 
 def _flips(plan: Plan) -> str:

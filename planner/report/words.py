@@ -45,6 +45,20 @@ SPLITS: Mapping[str, str] = {
     "no_cheaper": "no cheaper by replay",
     "cheaper": "cheaper by replay",
 }
+VARIANTS: Mapping[str, str] = {
+    "saves": "fewer replicas hold",
+    "no_fewer": "no fewer replicas hold",
+    "same": "holds on as many replicas",
+    "costs_more": "needs more replicas",
+    "misses": "misses a target at every count",
+    "throughput": "cannot save a replica: throughput alone needs as many",
+    "one_replica": "cannot save a replica: there is only one",
+    "no_prefix_ids": "changes nothing here: the trace names no shared prefixes",
+    "prefix_cache_off": "finds nothing: the plan's prefix cache is off",
+    "kv_never_full": "cannot save a replica: every slot with the longest request fits the KV cache",
+    "already_highest": "the plan's is the highest with which the engine starts",
+    "not_combined": "not replayed together with the rest of the plan",
+}
 FIELDS: Mapping[str, str] = {
     "output_tokens": "output length",
     "input_tokens": "prompt length",

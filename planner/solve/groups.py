@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from planner.solve.candidates import Family
 from planner.solve.case import Decision
-from planner.solve.plan import SearchGroup, SearchTotals
+from planner.solve.plan_search import SearchGroup, SearchTotals, Variant
 from planner.solve.search import Priced, optimistic_cost
 from planner.solve.verify import Tally
 
@@ -49,7 +49,9 @@ def _replayed(decision: Decision, family: Family) -> int:
     return sum(candidate.deployment in asked for candidate in family.candidates)
 
 
-def search_totals(decision: Decision, groups: Sequence[SearchGroup]) -> SearchTotals:
+def search_totals(
+    decision: Decision, groups: Sequence[SearchGroup], compared: Sequence[Variant]
+) -> SearchTotals:
     """Return what the whole search asked, counted when everything else has been asked."""
     tally = Tally() if decision.confirmed is None else decision.confirmed.trial.tally
     alive = [g for g in groups if g.outcome in ("chosen", "misses_where_cheaper")]
@@ -61,6 +63,8 @@ def search_totals(decision: Decision, groups: Sequence[SearchGroup]) -> SearchTo
         replays=tally.replays,
         stopped_early=tally.stopped_early,
         requests=tally.requests,
+        compared=sum(each.outcome != "cannot_win" and each.replays > 0 for each in compared),
+        ruled_out=sum(each.outcome == "cannot_win" for each in compared),
     )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from planner.perf.memory_types import MemoryBudget
 from planner.profile.types import TraceProfile
+from planner.solve.plan_search import SearchGroup, SearchTotals, Sharing, Variant
 from planner.spec.deployment import Deployment
 
 
@@ -293,82 +294,6 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
-    """Replicas that serve some classes alone. None: not solved, or nothing holds.
-
-    `least` is what throughput alone would need, in GPUs or, where every GPU has a price, in $/h.
-    """
-
-    classes: tuple[str, ...]
-    deployment: Deployment | None
-    replicas: int | None  # spares included
-    gpus: int | None
-    usd_per_hour: float | None
-    least_gpus: int | None
-    least_usd_per_hour: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Split:
-    """One way to give classes pools of their own, at the same targets."""
-
-    pools: tuple[Pool, ...]
-    outcome: str  # "no_cheaper_at_best", "not_asked", "misses", "no_cheaper", "cheaper"
-    gpus: int | None
-    usd_per_hour: float | None
-    least_gpus: int | None
-    least_usd_per_hour: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sharing:
-    """One pool for every class against pools of their own; `cheapest` is a place in `splits`."""
-
-    shared_gpus: int
-    shared_usd_per_hour: float | None
-    splits: tuple[Split, ...]
-    cheapest: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchGroup:
-    """Candidates that share GPU, layout and dtypes, and what became of them.
-
-    `least_gpus` would carry the load if only throughput counted, spares included; no member can
-    do with fewer. `replayed` members were asked by replay.
-    """
-
-    gpu: str
-    tensor_parallel_size: int
-    pipeline_parallel_size: int
-    weight_dtype: str
-    kv_cache_dtype: str
-    candidates: int
-    dropped: int  # of those: do not fit in memory
-    replayed: int
-    least_gpus: int | None
-    least_usd_per_hour: float | None
-    outcome: str  # "chosen", "misses_where_cheaper", "no_cheaper_at_best", "does_not_fit"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchTotals:
-    """How many configurations each stage of the search left, and what the plan cost in replays.
-
-    A replay is of one window or of the whole trace; those that doubts and sensitivities asked for
-    count as well, those that were answered from memory do not.
-    """
-
-    enumerated: int
-    fit: int  # in memory
-    could_be_cheaper: int  # by throughput alone; the chosen group is among them
-    replayed: int
-    replays: int
-    stopped_early: int  # of these: given up when a target was lost
-    requests: int  # that went into replays
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
     """How sure a number is: measured elsewhere, calibrated model, datasheet or closed form."""
 
@@ -436,6 +361,7 @@ class Plan:
     search: tuple[SearchGroup, ...]
     search_totals: SearchTotals
     sharing: Sharing | None
+    variants: tuple[Variant, ...] = ()  # settings beside the plan, one moved at a time
     evidence: tuple[Evidence, ...]
     not_modelled: tuple[str, ...]
     warnings: tuple[str, ...]

@@ -19,7 +19,7 @@ from planner.solve.candidates import Family
 from planner.solve.capacity import Judged
 from planner.solve.case import Case, Decision
 from planner.solve.demand import SCREEN_SAMPLE
-from planner.solve.plan import Pool, Sharing, Split
+from planner.solve.plan_search import Pool, Sharing, Split
 from planner.solve.search import Priced, optimistic_cost
 from planner.solve.stretch import stretch_of
 from planner.solve.traffic import Traffic

@@ -35,8 +35,8 @@ from planner.solve.plan import (
     Provenance,
     ReplicaTerms,
     Sensitivity,
-    Sharing,
 )
+from planner.solve.plan_search import Sharing
 from planner.solve.refuted import with_misses
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
@@ -46,6 +46,7 @@ from planner.solve.sensitivity import sensitivities, step_time_band
 from planner.solve.spending import cost_at_load, cost_of, turned_away
 from planner.solve.surge import surge
 from planner.solve.unfinished import unfinished
+from planner.solve.variants import variants
 from planner.solve.windows import window_label
 from planner.spec.launch import launch_argv
 
@@ -233,6 +234,7 @@ def _plan(
         concurrency=kv,
     )
     moved, groups = _sensitivity(decision), search_groups(decision, found)
+    beside = variants(decision)
     return Plan(
         schema_version=SCHEMA_VERSION,
         name=context.name,
@@ -259,8 +261,9 @@ def _plan(
         sensitivity=moved,
         findings=remarks(parts),
         search=groups,
-        search_totals=search_totals(decision, groups),
+        search_totals=search_totals(decision, groups, beside),
         sharing=sharing,
+        variants=beside,
         evidence=evidence(decision),
         not_modelled=not_modelled(decision),
         warnings=(*turned_away(decision), *context.warnings),

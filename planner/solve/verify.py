@@ -73,7 +73,8 @@ class Trial:
     Prefix caching is replayed block by block where the trace has block ids; otherwise `requests`
     carry the cached tokens that a replica's own cache is taken to serve. `correlated`
     says how traffic above the trace's own rate is made: False from copies that burst
-    independently, True from copies that burst together. The truth lies between.
+    independently, True from copies that burst together. The truth lies between. A router that looks
+    at the replicas looks at those that are simulated, which is the harder case.
     """
 
     candidate: Candidate
@@ -85,6 +86,7 @@ class Trial:
     seed: int
     spread_s: float
     correlated: bool = False
+    routing: str = "random"
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     _verdicts: dict[tuple[float, int, Span], Verdict] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -172,9 +174,10 @@ class Trial:
             self.cost,
             self.settings,
             replicas=replicas,
+            routing=self.routing if owners is None else "random",
             owners=owners,
             seed=self.seed,
-            classes=[each for each in self.classes if each.name in names],
+            classes=_judged_classes(self.classes, names, part.class_names),
             windows=edges_of(judged, len(part.class_names)),
             stop_when_lost=stop_when_lost,
             use_cached_tokens=not len(part.block_ids) and bool(part.cached_tokens.any()),
@@ -268,8 +271,17 @@ def trial_of(
         settings=settings,
         seed=case.slo.seed,
         spread_s=copies_spread_s(traffic.burst_shares),
+        routing=case.slo.routing,
         tally=tally or Tally(),
     )
+
+
+def _judged_classes(
+    classes: Sequence[WorkloadClass], judged: set[str], present: Sequence[str]
+) -> list[WorkloadClass]:
+    """Return the classes of a trace; those without a window to judge keep only their priority."""
+    here = [each for each in classes if each.name in present]
+    return [each if each.name in judged else replace(each, targets=()) for each in here]
 
 
 @lru_cache(maxsize=8)

@@ -66,6 +66,7 @@ class Slo:
     max_num_seqs: tuple[int, ...] = ()
     gpu_memory_utilization: float | None = None  # None = the engine's default
     prefix_caching: bool = True
+    routing: str = "random"  # what sends requests to replicas
     prices_usd_per_hour: Mapping[str, float] = field(default_factory=dict)  # GPU id -> declared
     current_replicas: int | None = None
     current_gpus: int | None = None

@@ -42,6 +42,7 @@ def load_slo(path: Path) -> Slo:
     classes = declared_classes(data)
     names = resolve_names(document, data)
     problems += _contradictions(document, data)
+    problems += _routing(document, data, names.engine)
     problems += class_problems(document, classes, frozenset(p.path for p in problems))
     problems += names.problems
     raise_for(problems)
@@ -71,6 +72,17 @@ def _contradictions(document: Document, data: Mapping[str, Any]) -> Iterator[Pro
         if isinstance(gpus, int) and isinstance(replicas, int) and gpus < replicas:
             message = f"{gpus} GPUs cannot run {replicas} replicas"
             yield document.problem(("current", "gpus"), message, "count the GPUs of all replicas")
+
+
+def _routing(document: Document, data: Mapping[str, Any], engine: str) -> Iterator[Problem]:
+    """Yield a routing that the engine is not replayed with, or that has nothing to look at."""
+    routing = data["routing"]
+    if engine == "sglang" and routing in ("least_loaded", "cache_aware"):
+        hint = "take random or round_robin"
+        yield document.problem(("routing",), f"{routing} is replayed for vllm alone", hint)
+    elif routing == "cache_aware" and data["prefix_caching"] is False:
+        message = "cache_aware finds no prefix cache: prefix_caching is false"
+        yield document.problem(("routing",), message, "switch it on, or take least_loaded")
 
 
 def _whole(values: tuple[Any, ...]) -> bool:
@@ -119,6 +131,7 @@ def _build(
         max_num_seqs=_integers(data["max_num_seqs"]),
         gpu_memory_utilization=None if utilization is None else float(utilization),
         prefix_caching=bool(data["prefix_caching"]),
+        routing=str(data["routing"]),
         prices_usd_per_hour={
             name: float(price) for name, price in sorted(names.prices_usd_per_hour.items())
         },

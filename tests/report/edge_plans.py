@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.solve.plan import CostAtLoad, Count, Finding, FirstPreemption, Plan, Sharing
+from planner.solve.plan import CostAtLoad, Count, Finding, FirstPreemption, Plan
+from planner.solve.plan_search import Sharing
 
 HOSTILE = "a|b <img src=x onerror=alert(1)> `c` [d](javascript:e) **f**"
 LONG = "a-class-with-<&>\"'-and-more-than-40-characters-in-it"
@@ -25,6 +26,7 @@ def no_price(plan: Plan) -> Plan:
         alternatives=others,
         search=search,
         sharing=_unpriced(plan),
+        variants=tuple(replace(each, usd_per_hour=None) for each in plan.variants),
         cost_at_load=_at_load(plan),
     )
 

@@ -38,15 +38,18 @@ from planner.solve.plan import (
     LatencyRow,
     Miss,
     Plan,
-    Pool,
     Provenance,
     ReplicaTerms,
+    Sensitivity,
+    Surge,
+)
+from planner.solve.plan_search import (
+    Pool,
     SearchGroup,
     SearchTotals,
-    Sensitivity,
     Sharing,
     Split,
-    Surge,
+    Variant,
 )
 from planner.spec.deployment import Deployment
 
@@ -474,6 +477,28 @@ def class_cost(name: str, share: float) -> ClassCost:
     )
 
 
+def variants() -> tuple[Variant, ...]:
+    moved = (
+        ("routing", "least_loaded", "random", "saves", "", 6, 4),
+        ("routing", "cache_aware", "random", "cannot_win", "no_prefix_ids", None, 0),
+        ("gpu_memory_utilization", "0.97", "0.92", "no_fewer", "", None, 1),
+    )
+    return tuple(
+        Variant(
+            dimension=dimension,
+            value=value,
+            planned=planned,
+            outcome=outcome,
+            reason=reason,
+            replicas=replicas,
+            gpus=replicas,
+            usd_per_hour=None if replicas is None else replicas * 2.01,
+            replays=replays,
+        )
+        for dimension, value, planned, outcome, reason, replicas, replays in moved
+    )
+
+
 def sharing() -> Sharing:
     return Sharing(
         shared_gpus=7,
@@ -831,8 +856,11 @@ def example(**changes: object) -> Plan:
             replays=611,
             stopped_early=214,
             requests=31_400_000,
+            compared=2,
+            ruled_out=1,
         ),
         sharing=sharing(),
+        variants=variants(),
         evidence=(
             Evidence(
                 quantity="step time",

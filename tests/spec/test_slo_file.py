@@ -53,6 +53,7 @@ max_num_batched_tokens: [8192, 2.048e3]
 max_num_seqs: 256
 gpu_memory_utilization: 0.92
 prefix_caching: false
+routing: round_robin
 current: {{replicas: 4, gpus: 8}}
 seed: 7
 """
@@ -136,6 +137,7 @@ def test_full_file(load):
         max_num_seqs=(256,),
         gpu_memory_utilization=0.92,
         prefix_caching=False,
+        routing="round_robin",
         prices_usd_per_hour={"h100-sxm": 2.5, "l40s": 0.9},
         current_replicas=4,
         current_gpus=8,
@@ -232,6 +234,21 @@ def test_unusual_values_are_warned_about(load, line, expected):
 def test_suspicious_targets_are_warned_about(load, targets, expected):
     (warning,) = load(f"model: {MODEL}\nslo: {targets}\n").warnings
     assert expected in warning
+
+
+@pytest.mark.parametrize(
+    ("lines", "place", "expected"),
+    [
+        ("engine: {name: sglang}\nrouting: least_loaded", (7, 10), "replayed for vllm alone"),
+        ("prefix_caching: false\nrouting: cache_aware", (7, 10), "finds no prefix cache"),
+        ("routing: leastloaded", (6, 10), "'leastloaded'"),
+    ],
+)
+def test_a_routing_that_cannot_be_planned_is_refused_at_its_place(load, lines, place, expected):
+    (problem,) = problems(load, SMALLEST + lines)
+    assert (problem.line, problem.column) == place
+    assert problem.path == "routing"
+    assert expected in problem.message
 
 
 def test_no_warning_without_reason(load):
