@@ -120,6 +120,7 @@ def _recommended(plan: Plan) -> str:
     shape = f"TP{d.tensor_parallel_size}"
     shape += f" PP{d.pipeline_parallel_size}" if d.pipeline_parallel_size > 1 else ""
     shape += f" DP{d.data_parallel_size}" if d.data_parallel_size > 1 else ""
+    shape += " EP" if d.expert_parallel else ""
     current = current_gpus(plan)
     delta = 0 if current is None else plan.gpus.value - current
     today = f"  ({fmt.signed(delta)} against today)" if delta else "  (as many as today)"

@@ -37,6 +37,7 @@ OUTCOMES: Mapping[str, str] = {
     "misses_where_cheaper": "at every count that would cost less, a target is missed",
     "no_cheaper_at_best": "no cheaper even if only throughput counted",
     "does_not_fit": "does not fit in memory",
+    "slower_everywhere": "in every step slower than experts cut over the GPUs, with as much memory",
 }
 SPLITS: Mapping[str, str] = {
     "no_cheaper_at_best": "no cheaper even if only throughput counted",

@@ -14,6 +14,7 @@ from planner.solve.candidates import (
     TENSOR_SIZES,
     Candidate,
     default_deployment,
+    expert_parallelism,
     sized,
     with_utilization,
 )
@@ -99,9 +100,16 @@ def _layouts(decision: Decision) -> Iterator[tuple[str, Deployment]]:
             divides = case.model.num_attention_heads % size == 0
             if size >= 1 and divides and size <= gpu.gpus_per_node:
                 moved = replace(
-                    chosen, tensor_parallel_size=size, max_model_len=case.model.max_model_len
+                    chosen,
+                    tensor_parallel_size=size,
+                    max_model_len=case.model.max_model_len,
+                    expert_parallel=chosen.expert_parallel and size > 1,
                 )
                 yield f"same settings, TP{size}", moved
+    either = replace(case.slo, expert_parallel=None)
+    for spread in expert_parallelism(case.model, case.engine, either, chosen):
+        name = "whole experts on each GPU" if spread else "experts cut over the GPUs"
+        yield name, replace(chosen, expert_parallel=spread)
 
 
 def _dtypes(decision: Decision) -> Iterator[tuple[str, Deployment]]:
@@ -212,6 +220,11 @@ def not_listed(decision: Decision, deployment: Deployment) -> list[str]:
             f"TP{deployment.tensor_parallel_size}",
             deployment.tensor_parallel_size,
             slo.tensor_parallel_sizes,
+        ),
+        (
+            "expert_parallel" if deployment.expert_parallel else "experts cut over the GPUs",
+            deployment.expert_parallel,
+            () if slo.expert_parallel is None else (slo.expert_parallel,),
         ),
         (
             f"max_num_batched_tokens {deployment.max_num_batched_tokens:,}",

@@ -36,12 +36,14 @@ class Family:
     """Candidates that differ only in budget and slots: they share one StepCost.
 
     `dropped` counts those that do not fit, `tightest` the one that came nearest to fitting.
+    `slower_everywhere` says that another family with the same memory beats it in every step.
     """
 
     gpu: Gpu
     candidates: tuple[Candidate, ...]
     dropped: int
     tightest: Candidate | None
+    slower_everywhere: bool = False
 
     @property
     def widest(self) -> Deployment:
@@ -71,10 +73,10 @@ def default_batch(gpu: Gpu, engine: Engine, visible_bytes: float) -> tuple[int, 
 
 
 def default_deployment(model: Model, gpu: Gpu, engine: Engine, base: Deployment) -> Deployment:
-    """Return `base` with the engine's default budget and slots."""
+    """Return `base` with the engine's default budget and slots, experts cut over its GPUs."""
     visible = memory_budget(model, gpu, engine, base).visible_bytes
     budget, seqs = default_batch(gpu, engine, visible)
-    return replace(base, max_num_batched_tokens=budget, max_num_seqs=seqs)
+    return replace(base, max_num_batched_tokens=budget, max_num_seqs=seqs, expert_parallel=False)
 
 
 def families(
@@ -139,7 +141,24 @@ def _bases(
                 continue
             for weights in slo.weight_dtypes or (published,):
                 for kv in slo.kv_cache_dtypes or (half,):
-                    yield _base(model, gpu, engine, slo, tp, pp, weights, kv)
+                    base = _base(model, gpu, engine, slo, tp, pp, weights, kv)
+                    for spread in expert_parallelism(model, engine, slo, base):
+                        yield replace(base, expert_parallel=spread)
+
+
+def expert_parallelism(
+    model: Model, engine: Engine, slo: Slo, base: Deployment
+) -> tuple[bool, ...]:
+    """Return whether experts may be cut over the GPUs of a replica (False), stay whole (True).
+
+    Both where the engine has a flag for it and every GPU gets as many experts; slo.yaml may leave
+    one of them. The cut comes first: of equal costs it is the engine's default.
+    """
+    ranks = base.tensor_parallel_size * base.data_parallel_size
+    known = "expert_parallel" in engine.flags and model.moe is not None
+    if not known or ranks == 1 or model.moe is None or model.moe.num_experts % ranks:
+        return (False,)
+    return (False, True) if slo.expert_parallel is None else (slo.expert_parallel,)
 
 
 def _base(

@@ -32,6 +32,7 @@ def _group(decision: Decision, family: Family) -> SearchGroup:
         gpu=family.gpu.id,
         tensor_parallel_size=deployment.tensor_parallel_size,
         pipeline_parallel_size=deployment.pipeline_parallel_size,
+        expert_parallel=deployment.expert_parallel,
         weight_dtype=deployment.weight_dtype,
         kv_cache_dtype=deployment.kv_cache_dtype,
         candidates=len(family.candidates) + family.dropped,
@@ -86,6 +87,8 @@ def _outcome(decision: Decision, family: Family, gpus: int | None) -> str:
     """Return what became of a group."""
     if not family.candidates:
         return "does_not_fit"
+    if family.slower_everywhere:
+        return "slower_everywhere"
     if decision.candidate in family.candidates:
         return "chosen"
     case = decision.case

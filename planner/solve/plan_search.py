@@ -63,7 +63,8 @@ class SearchGroup:
     replayed: int
     least_gpus: int | None
     least_usd_per_hour: float | None
-    outcome: str  # "chosen", "misses_where_cheaper", "no_cheaper_at_best", "does_not_fit"
+    expert_parallel: bool = False
+    outcome: str  # "chosen", "misses_where_cheaper", "no_cheaper_at_best", …
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

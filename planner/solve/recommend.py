@@ -43,6 +43,7 @@ from planner.solve.remarks_engine import Parts
 from planner.solve.replayed import CountBand, count_band, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
+from planner.solve.slower import without_slower
 from planner.solve.spending import cost_at_load, cost_of, turned_away
 from planner.solve.surge import surge
 from planner.solve.unfinished import unfinished
@@ -187,17 +188,18 @@ def _pool_chooser(progress: Progress) -> pools.Choose:
 
 
 def _enumerate(case: Case, *, pipelines: bool) -> tuple[Family, ...]:
-    return tuple(
+    found = tuple(
         family
         for gpu in case.gpus
         for family in families(
             case.model, gpu, case.engine, case.slo, case.longest_tokens, pipelines=pipelines
         )
     )
+    return without_slower(case, found)
 
 
 def _fitting(found: tuple[Family, ...]) -> tuple[Family, ...]:
-    return tuple(family for family in found if family.candidates)
+    return tuple(f for f in found if f.candidates and not f.slower_everywhere)
 
 
 def _plan(

@@ -212,7 +212,13 @@ def _cost(priced: Priced, gpus: float, by_price: bool) -> float:
 
 def changes(deployment: Deployment, default: Deployment) -> int:
     """Return how many of the engine's own choices a deployment overrides."""
-    names = ("max_num_batched_tokens", "max_num_seqs", "max_model_len", "kv_cache_dtype")
+    names = (
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "max_model_len",
+        "kv_cache_dtype",
+        "expert_parallel",
+    )
     return sum(getattr(deployment, name) != getattr(default, name) for name in names)
 
 

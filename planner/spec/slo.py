@@ -62,6 +62,7 @@ class Slo:
     kv_cache_dtypes: tuple[str, ...] = ()
     tensor_parallel_sizes: tuple[int, ...] = ()  # empty = every size that divides
     pipeline_parallel_sizes: tuple[int, ...] = ()
+    expert_parallel: bool | None = None  # None = both, of a mixture of experts
     max_num_batched_tokens: tuple[int, ...] = ()  # empty = solver's grid
     max_num_seqs: tuple[int, ...] = ()
     gpu_memory_utilization: float | None = None  # None = the engine's default

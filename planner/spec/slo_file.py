@@ -127,6 +127,7 @@ def _build(
         kv_cache_dtypes=as_tuple(data["kv_cache_dtypes"]),
         tensor_parallel_sizes=_integers(data["tensor_parallel_sizes"]),
         pipeline_parallel_sizes=_integers(data["pipeline_parallel_sizes"]),
+        expert_parallel=data["expert_parallel"],
         max_num_batched_tokens=_integers(data["max_num_batched_tokens"]),
         max_num_seqs=_integers(data["max_num_seqs"]),
         gpu_memory_utilization=None if utilization is None else float(utilization),

@@ -53,6 +53,7 @@ max_num_batched_tokens: [8192, 2.048e3]
 max_num_seqs: 256
 gpu_memory_utilization: 0.92
 prefix_caching: false
+expert_parallel: true
 routing: round_robin
 current: {{replicas: 4, gpus: 8}}
 seed: 7
@@ -137,6 +138,7 @@ def test_full_file(load):
         max_num_seqs=(256,),
         gpu_memory_utilization=0.92,
         prefix_caching=False,
+        expert_parallel=True,
         routing="round_robin",
         prices_usd_per_hour={"h100-sxm": 2.5, "l40s": 0.9},
         current_replicas=4,
