@@ -118,6 +118,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         ("outcome", words.OUTCOMES),
         ("split", words.SPLITS),
         ("variant", words.VARIANTS),
+        ("priority", words.PRIORITIES),
     ):
         environment.filters[name] = _looked_up(table)
     return environment

@@ -46,6 +46,13 @@ SPLITS: Mapping[str, str] = {
     "no_cheaper": "no cheaper by replay",
     "cheaper": "cheaper by replay",
 }
+PRIORITIES: Mapping[str, str] = {
+    "no_cheaper_at_best": "is no cheaper even if only throughput counted",
+    "not_asked": "could be cheaper by throughput alone; --share-or-split asks by replay",
+    "not_replayed": "is not replayed together with the rest of the plan",
+    "no_cheaper": "is no cheaper by replay",
+    "cheaper": "is cheaper",
+}
 VARIANTS: Mapping[str, str] = {
     "saves": "fewer replicas hold",
     "no_fewer": "no fewer replicas hold",

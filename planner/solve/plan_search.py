@@ -36,6 +36,20 @@ class Split:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Priority:
+    """One pool whose engine admits by priority, at the same targets."""
+
+    classes: tuple[str, ...]  # most urgent first
+    declared: bool  # False: no priorities in slo.yaml, tighter targets go first
+    outcome: str  # "no_cheaper_at_best", "not_asked", "not_replayed", "no_cheaper", "cheaper"
+    deployment: Deployment | None  # the cheapest; None: not asked or no cheaper
+    replicas: int | None  # spares included
+    gpus: int | None
+    usd_per_hour: float | None
+    replays: int  # that the question took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
     """One pool for every class against pools of their own; `cheapest` is a place in `splits`."""
 
@@ -43,6 +57,7 @@ class Sharing:
     shared_usd_per_hour: float | None
     splits: tuple[Split, ...]
     cheapest: int | None
+    priority: Priority | None = None  # None: no replay stands behind the plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

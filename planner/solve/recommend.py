@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from planner.solve.plan import (
     Sensitivity,
 )
 from planner.solve.plan_search import Sharing
+from planner.solve.priority import by_priority
 from planner.solve.refuted import with_misses
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
@@ -98,6 +99,9 @@ def solve(
         progress("explaining")
         choose = _pool_chooser(progress) if share_or_split else None
         sharing = pools.share_or_split(decision, found, choose)
+        if sharing is not None:
+            third = by_priority(decision, found, ask=share_or_split)
+            sharing = replace(sharing, priority=third)
         return _plan(decision, options, found, context, sharing)
     except KeyboardInterrupt:
         raise unfinished(case, so_far) from None

@@ -55,7 +55,8 @@ def _unpriced(plan: Plan) -> Sharing | None:
         )
         for split in sharing.splits
     )
-    return replace(sharing, shared_usd_per_hour=None, splits=splits)
+    third = None if sharing.priority is None else replace(sharing.priority, usd_per_hour=None)
+    return replace(sharing, shared_usd_per_hour=None, splits=splits, priority=third)
 
 
 def one_class(plan: Plan) -> Plan:

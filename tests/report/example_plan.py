@@ -45,6 +45,7 @@ from planner.solve.plan import (
 )
 from planner.solve.plan_search import (
     Pool,
+    Priority,
     SearchGroup,
     SearchTotals,
     Sharing,
@@ -503,6 +504,16 @@ def sharing() -> Sharing:
     return Sharing(
         shared_gpus=7,
         shared_usd_per_hour=14.07,
+        priority=Priority(
+            classes=("chat", "rag"),
+            declared=False,
+            outcome="cheaper",
+            deployment=DEPLOYMENT,
+            replicas=6,
+            gpus=6,
+            usd_per_hour=12.06,
+            replays=9,
+        ),
         splits=(
             Split(
                 pools=(pool("chat", 6.03, 4), pool("rag", 4.02, 4)),
