@@ -55,8 +55,8 @@ Example:
 @click.option(
     "--share-or-split",
     is_flag=True,
-    help="Solve pools of their own for classes, and priority scheduling on one pool, where equations"
-    " do not rule them out.",
+    help="Solve pools of their own for classes, and priority scheduling on one pool, where"
+    " equations do not rule them out.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print plan.json instead of the summary.")
 def command(

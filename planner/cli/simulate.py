@@ -308,8 +308,8 @@ def _ready(
 
     made, part = catalog.model(model), catalog.gpu(gpu)
     engine = catalog.engine(slo.engine, slo.engine_version)
-    if flags["gpu_memory_utilization"] is None:
-        flags["gpu_memory_utilization"] = slo.gpu_memory_utilization
+    if flags["gpu_memory_utilization"] is None and slo.gpu_memory_utilization:
+        flags["gpu_memory_utilization"] = slo.gpu_memory_utilization[0]
     chosen = deployment_of(made, part, engine, flags)
     refuse_unstartable(made, part, engine, chosen, order["policy"])
     usual = catalog.batch_default(engine, part).max_num_seqs

@@ -142,8 +142,14 @@ def _bases(
             for weights in slo.weight_dtypes or (published,):
                 for kv in slo.kv_cache_dtypes or (half,):
                     base = _base(model, gpu, engine, slo, tp, pp, weights, kv)
-                    for spread in expert_parallelism(model, engine, slo, base):
-                        yield replace(base, expert_parallel=spread)
+                    yield from _spread(model, engine, slo, base)
+
+
+def _spread(model: Model, engine: Engine, slo: Slo, base: Deployment) -> Iterator[Deployment]:
+    """Yield a layout with each share of memory, experts cut over its GPUs and whole on each."""
+    for share in slo.gpu_memory_utilization or (base.gpu_memory_utilization,):
+        for whole in expert_parallelism(model, engine, slo, base):
+            yield replace(base, gpu_memory_utilization=share, expert_parallel=whole)
 
 
 def expert_parallelism(
@@ -223,9 +229,15 @@ def _batches(base: Deployment, slo: Slo) -> Iterator[Deployment]:
 
 
 def with_utilization(gpu: Gpu, engine: Engine, slo: Slo, deployment: Deployment) -> Deployment:
-    """Return the deployment with the declared share of memory, or the engine's own for it."""
-    declared = slo.gpu_memory_utilization
-    share = declared if declared is not None else static_fraction(gpu, engine, deployment)
+    """Return the deployment with a declared share of memory, or the engine's own for it.
+
+    Of several that slo.yaml lists it keeps its own, or takes the least.
+    """
+    declared, share = slo.gpu_memory_utilization, deployment.gpu_memory_utilization
+    if not declared:
+        share = static_fraction(gpu, engine, deployment)
+    elif share not in declared:
+        share = declared[0]
     return replace(deployment, gpu_memory_utilization=round(share, 4))
 
 

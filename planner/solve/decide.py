@@ -70,6 +70,7 @@ def _decide(
         for f in fitting
     }
     needs, mixes, by_price = case.needs, case.mixes, case.by_price
+    several = len(case.slo.gpu_memory_utilization) > 1
     found: list[tuple[float, float]] = []
     for turn in range(ROUNDS):
         priced = [
@@ -90,7 +91,7 @@ def _decide(
                 raise nothing_holds(case, options)
             best = min(holding, key=lambda o: o.expense(by_price))
             tied = ties(priced, best, needs, mixes=mixes, by_price=by_price)
-            chosen = choose(tied, defaults) or best
+            chosen = choose(tied, defaults, least_memory=several) or best
             key = _key(chosen.priced.family, cached)
             decision, found = _judge_whole(case, chosen, demands[key], key[1])
             if not found:

@@ -10,6 +10,7 @@ from planner.solve.case import Decision
 from planner.solve.plan_search import SearchGroup, SearchTotals, Variant
 from planner.solve.search import Priced, optimistic_cost
 from planner.solve.verify import Tally
+from planner.spec.deployment import Deployment
 
 
 def search_groups(decision: Decision, found: Sequence[Family]) -> tuple[SearchGroup, ...]:
@@ -33,6 +34,7 @@ def _group(decision: Decision, family: Family) -> SearchGroup:
         tensor_parallel_size=deployment.tensor_parallel_size,
         pipeline_parallel_size=deployment.pipeline_parallel_size,
         expert_parallel=deployment.expert_parallel,
+        gpu_memory_utilization=_share(family, deployment),
         weight_dtype=deployment.weight_dtype,
         kv_cache_dtype=deployment.kv_cache_dtype,
         candidates=len(family.candidates) + family.dropped,
@@ -42,6 +44,13 @@ def _group(decision: Decision, family: Family) -> SearchGroup:
         least_usd_per_hour=None if price is None or gpus is None else gpus * price,
         outcome=_outcome(decision, family, gpus),
     )
+
+
+def _share(family: Family, some: Deployment) -> float | None:
+    """Return the share of memory that every member gives the engine; None where they differ."""
+    shares = {c.deployment.gpu_memory_utilization for c in family.candidates}
+    shares = shares or {some.gpu_memory_utilization}
+    return shares.pop() if len(shares) == 1 else None
 
 
 def _replayed(decision: Decision, family: Family) -> int:

@@ -79,6 +79,7 @@ class SearchGroup:
     least_gpus: int | None
     least_usd_per_hour: float | None
     expert_parallel: bool = False
+    gpu_memory_utilization: float | None = None  # None: it differs, as the engine derives it
     outcome: str  # "chosen", "misses_where_cheaper", "no_cheaper_at_best", …
 
 

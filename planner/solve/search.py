@@ -218,21 +218,29 @@ def changes(deployment: Deployment, default: Deployment) -> int:
         "max_model_len",
         "kv_cache_dtype",
         "expert_parallel",
+        "gpu_memory_utilization",
     )
     return sum(getattr(deployment, name) != getattr(default, name) for name in names)
 
 
-def choose(tied: Sequence[tuple[Option, int]], defaults: Mapping[str, Deployment]) -> Option | None:
+def choose(
+    tied: Sequence[tuple[Option, int]],
+    defaults: Mapping[str, Deployment],
+    *,
+    least_memory: bool = False,
+) -> Option | None:
     """Return the option to recommend among those of least cost; None when there is none.
 
-    The larger margin wins, in the steps of MARGINS; then fewer changes from the engine's defaults;
-    then less tensor parallelism; then the smaller budget.
+    With `least_memory` the least gpu_memory_utilization comes before everything else. Then the
+    larger margin wins, in the steps of MARGINS; then fewer changes from the engine's defaults; then
+    less tensor parallelism; then the smaller budget.
     """
     if not tied:
         return None
     return min(
         tied,
         key=lambda pair: (
+            pair[0].candidate.deployment.gpu_memory_utilization if least_memory else 0.0,
             -pair[1],
             changes(pair[0].candidate.deployment, defaults[pair[0].candidate.deployment.gpu]),
             pair[0].candidate.deployment.tensor_parallel_size,

@@ -65,7 +65,7 @@ class Slo:
     expert_parallel: bool | None = None  # None = both, of a mixture of experts
     max_num_batched_tokens: tuple[int, ...] = ()  # empty = solver's grid
     max_num_seqs: tuple[int, ...] = ()
-    gpu_memory_utilization: float | None = None  # None = the engine's default
+    gpu_memory_utilization: tuple[float, ...] = ()  # empty = the engine's default
     prefix_caching: bool = True
     routing: str = "random"  # what sends requests to replicas
     prices_usd_per_hour: Mapping[str, float] = field(default_factory=dict)  # GPU id -> declared

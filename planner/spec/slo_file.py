@@ -110,7 +110,6 @@ def _build(
     warnings: tuple[Problem, ...],
 ) -> Slo:
     current = data.get("current", {})
-    utilization = data["gpu_memory_utilization"]
     return Slo(
         model=names.model,
         classes=tuple(declared.built() for declared in classes),
@@ -130,7 +129,7 @@ def _build(
         expert_parallel=data["expert_parallel"],
         max_num_batched_tokens=_integers(data["max_num_batched_tokens"]),
         max_num_seqs=_integers(data["max_num_seqs"]),
-        gpu_memory_utilization=None if utilization is None else float(utilization),
+        gpu_memory_utilization=_shares(data["gpu_memory_utilization"]),
         prefix_caching=bool(data["prefix_caching"]),
         routing=str(data["routing"]),
         prices_usd_per_hour={
@@ -148,6 +147,11 @@ def _build(
 def _integers(value: object) -> tuple[int, ...]:
     """Return whole numbers sorted; 2048.0 and 1e3 are whole numbers too."""
     return tuple(sorted(int(item) for item in as_tuple(value)))
+
+
+def _shares(value: object) -> tuple[float, ...]:
+    """Return shares sorted; nothing declared is none."""
+    return () if value is None else tuple(sorted(float(item) for item in as_tuple(value)))
 
 
 def _optional_integer(value: float | None) -> int | None:

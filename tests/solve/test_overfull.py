@@ -17,7 +17,9 @@ TARGETS = (("ttft_s", 99.0, 4.0), ("tpot_s", 99.0, 0.2))
 @pytest.fixture(scope="module")
 def decision(make_case):
     traffic = poisson(2.0, 900.0, input_mean=1500, output_mean=400)
-    slo = slo_of(*TARGETS, model=LLAMA_70B, tensor_parallel_sizes=(2,), gpu_memory_utilization=0.92)
+    slo = slo_of(
+        *TARGETS, model=LLAMA_70B, tensor_parallel_sizes=(2,), gpu_memory_utilization=(0.92,)
+    )
     return chosen(make_case(traffic, slo))[0]
 
 

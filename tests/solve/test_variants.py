@@ -118,19 +118,41 @@ def test_one_replica_leaves_nothing_to_save(make_case):
     assert {row.outcome for row in rows.values()} == {"cannot_win"}
 
 
-def test_more_memory_wins_where_kv_binds_and_the_search_agrees(make_case):
+@pytest.fixture(scope="module")
+def full_cache(make_case):
     """Llama 70B on two H100 leaves 30k tokens of KV: a larger share of memory doubles them."""
     traffic = poisson(2, 1200, seed=3, input_mean=1500, output_mean=400)
     targets = (("ttft_s", 99.0, 8.0), ("tpot_s", 99.0, 0.2))
     few = {"tensor_parallel_sizes": (2,), "max_num_seqs": (256,), "max_num_batched_tokens": (2048,)}
-    case = make_case(traffic, slo_of(*targets, model=LLAMA_70B, **few))
-    plan = chosen(case)[0]
+    return make_case(traffic, slo_of(*targets, model=LLAMA_70B, **few))
+
+
+def with_shares(case, *shares):
+    return replace(case, slo=replace(case.slo, gpu_memory_utilization=shares))
+
+
+def test_more_memory_wins_where_kv_binds_and_the_search_agrees(full_cache):
+    plan = chosen(full_cache)[0]
     row = found(plan)["gpu_memory_utilization", "0.97"]
     assert row.outcome == "saves"
-    declared = replace(case, slo=replace(case.slo, gpu_memory_utilization=0.97))
-    wider = chosen(declared)[0]
+    wider = chosen(with_shares(full_cache, 0.97))[0]
     assert row.replicas == wider.replicas < plan.replicas
     assert found(wider)["gpu_memory_utilization", "0.97"].reason == "already_highest"
+
+
+def test_of_several_shares_the_search_takes_the_one_that_saves(full_cache):
+    plan, _, families = chosen(with_shares(full_cache, 0.92, 0.97))
+    assert plan.deployment.gpu_memory_utilization == 0.97
+    assert plan.replicas == chosen(with_shares(full_cache, 0.97))[0].replicas
+    groups = {g.gpu_memory_utilization: g for g in search_groups(plan, families)}
+    assert groups[0.97].outcome == "chosen"
+    assert groups[0.92].outcome in ("misses_where_cheaper", "no_cheaper_at_best")
+
+
+def test_of_several_shares_that_need_as_many_the_engine_s_own_is_kept(uneven, plan_of_uneven):
+    plan = chosen(with_shares(uneven, 0.92, 0.97))[0]
+    assert plan.replicas == plan_of_uneven.replicas
+    assert plan.deployment.gpu_memory_utilization == 0.92
 
 
 def test_slots_that_all_fit_the_cache_leave_more_memory_nothing_to_do(make_case):

@@ -136,7 +136,7 @@ def test_full_file(load):
         pipeline_parallel_sizes=(1,),
         max_num_batched_tokens=(2048, 8192),
         max_num_seqs=(256,),
-        gpu_memory_utilization=0.92,
+        gpu_memory_utilization=(0.92,),
         prefix_caching=False,
         expert_parallel=True,
         routing="round_robin",
