@@ -14,10 +14,12 @@ from planner.report.operations import (
     reused_share,
     shell,
     trace_replay_argv,
+    window_argv,
 )
 from planner.report.sentences import by_section
 from planner.solve.plan import ChunkAnalysis, ChunkPoint, LatencyRow, Plan, Sensitivity
 from planner.solve.refuted import high_refuted, low_refuted
+from planner.solve.replica_window import share_of_replica
 
 # How slo.yaml spells what the solver holds flat.
 SPELLING = {
@@ -66,7 +68,8 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "launch_text": shell(plan.launch),
         "load_test": shell(load_test_argv(plan)),
         "trace_replay": shell(trace_replay_argv(plan)),
-        "replica_share": replica_share(plan),
+        "replica_share": share_of_replica(plan),
+        "window_command": shell(window_argv(plan)),
         "reused_share": reused_share(plan),
         "tightest": tightest(plan),
         "metrics": metric_names(plan.deployment.engine),
@@ -120,13 +123,6 @@ def tightest(plan: Plan) -> list[LatencyRow]:
         if key not in found or row.limit_s < found[key].limit_s:
             found[key] = row
     return list(found.values())
-
-
-def replica_share(plan: Plan) -> float:
-    """Return what one replica for the load sees over what the trace holds: (1 + g)/(s·n)."""
-    terms, rate = plan.replica_terms, plan.slo.get("sample_rate", 1.0)
-    sample = float(rate) if isinstance(rate, (int, float)) and rate else 1.0
-    return (1.0 + terms.growth) / (sample * max(1, terms.for_load))
 
 
 def acts_twice(plan: Plan) -> bool:
