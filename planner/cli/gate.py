@@ -80,12 +80,13 @@ def command(
     from planner.solve.gate import gate
     from planner.solve.redo import declared_slo
     from planner.spec.slo_file import load_slo
+    from planner.text import counted
 
     plan = read_plan(plan_file)
     slo = declared_slo(plan) if slo_file is None else load_slo(slo_file)
     click.echo("… reading the trace", err=True)
     requests = load_trace(list(traces), fmt=fmt, time_unit=time_unit, classes=slo.classes).requests
-    click.echo(f"… replaying {len(requests):,} requests", err=True)
+    click.echo(f"… replaying {counted(len(requests), 'request')}", err=True)
     verdict = gate(
         plan, slo, requests, profile_requests(requests), replicas=replicas, needed=load_factor
     )

@@ -114,12 +114,12 @@ def _screen(profile: TraceProfile, report: IngestReport) -> list[str]:
 def _head(profile: TraceProfile, report: IngestReport) -> list[str]:
     from planner.profile.windows import moment
     from planner.report.format import count, duration
-    from planner.text import visible
+    from planner.text import counted, visible
 
     files = visible(", ".join(report.files))
     begins = f" · from {moment(profile.origin, 0.0)}" if profile.origin else ""
     return [
-        f"{files}  {count(profile.requests)} requests · {duration(profile.span_s)}{begins}",
+        f"{files}  {counted(profile.requests, 'request')} · {duration(profile.span_s)}{begins}",
         f"format     {report.format} ({report.format_reason}) · time in {report.time_unit}",
         *(f"assumed    {text}" for text in report.assumptions),
         f"rows       {count(report.rows_read)} read, {count(report.rows_used)} used",

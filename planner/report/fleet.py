@@ -15,6 +15,7 @@ from planner.report.render import tidy, write_files
 from planner.solve.fleet_plan.plan import FleetPlan, Quarter
 from planner.spec.load import raise_for, read_document
 from planner.spec.validate import validate
+from planner.text import counted
 
 OWN_FILES = ("fleet.json", "report.md")
 METHODS = {
@@ -92,10 +93,10 @@ def headline(plan: FleetPlan) -> str:
     held = [sum(stock.held for stock in quarter.stocks) for quarter in (first, last)]
     total = f"{fmt.usd(plan.usd)} over {_quarters(len(plan.quarters))}"
     if len(plan.quarters) == 1:
-        return f"Hold {held[0]} GPUs in {first.name}: {total}."
+        return f"Hold {counted(held[0], 'GPU')} in {first.name}: {total}."
     return (
-        f"Hold {held[0]} GPUs in {first.name} for {fmt.usd(first.usd_per_month)} a month and"
-        f" {held[1]} in {last.name} for {fmt.usd(last.usd_per_month)}: {total}."
+        f"Hold {counted(held[0], 'GPU')} in {first.name} for {fmt.usd(first.usd_per_month)} a month"
+        f" and {held[1]} in {last.name} for {fmt.usd(last.usd_per_month)}: {total}."
     )
 
 
@@ -108,7 +109,7 @@ def sentence(quarter: Quarter) -> str:
     buy = [f"{s.buy} × {s.gpu} in {s.region}" for s in quarter.stocks if s.buy]
     release = [f"{s.release} × {s.gpu} in {s.region}" for s in quarter.stocks if s.release]
     keep = sum(stock.keep for stock in quarter.stocks)
-    parts = [f"Keep {keep} GPUs"]
+    parts = [f"Keep {counted(keep, 'GPU')}"]
     parts += [f"buy {', '.join(buy)}"] if buy else []
     parts += [f"release {', '.join(release)}"] if release else []
     idle = sum(stock.held - stock.used for stock in quarter.stocks)
@@ -147,7 +148,7 @@ def _lines(plan: FleetPlan, directory: Path | None) -> Iterator[str]:
         of = f" of {fmt.usd(budget)}" if budget is not None else ""
         total = _totals(quarter)
         cost = f"{fmt.usd(quarter.usd_per_month)}{of} a month"
-        yield f"{quarter.name:<12}{total.held:>4} GPUs  {cost}; risk {total.risk}"
+        yield f"{quarter.name:<12}{counted(total.held, 'GPU'):>9}  {cost}; risk {total.risk}"
         yield f"{'':<12}{sentence(quarter)}"
     yield ""
     tests = [

@@ -32,15 +32,6 @@ def significant(value: float | None, digits: int = 3) -> str:
     return "0" if text == "-0" else text.replace("-", "−")
 
 
-def counted(number: int, noun: str) -> str:
-    """Write how many there are of something.
-
-    >>> counted(1, "replica"), counted(1200, "request")
-    ('1 replica', '1,200 requests')
-    """
-    return f"{count(number)} {noun}{'' if abs(number) == 1 else 's'}"
-
-
 def count(value: float | None) -> str:
     """Write a whole number: 214,880.
 

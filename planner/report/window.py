@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from planner.report import format as fmt
 from planner.solve.replica_window import ReplicaWindow
+from planner.text import counted
 
 
 def told(found: ReplicaWindow, path: str) -> str:
     """Return what the lines are, which of them are not judged, and the block size to name."""
     requests = found.requests
     lead = int((requests.arrival_s < found.start_s + found.lead_s).sum())
-    what = f"{fmt.count(len(requests))} requests of one replica, {found.label}"
+    what = f"{counted(len(requests), 'request')} of one replica, {found.label}"
     lines = [f"{path}: {what}, {fmt.factor(found.share)} the trace's traffic"]
     if lead:
         lines.append(

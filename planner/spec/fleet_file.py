@@ -17,6 +17,7 @@ from planner.spec.plausible import implausible
 from planner.spec.slo import Slo
 from planner.spec.slo_file import load_slo
 from planner.spec.validate import validate
+from planner.text import counted
 
 SCHEMA = "fleet"
 DEFAULT_QUARTERS = 4
@@ -94,7 +95,11 @@ class _Reader:
 
     def _length(self, path: PathTuple, value: object) -> Iterator[Problem]:
         if isinstance(value, list) and len(value) != self.quarters:
-            message = f"has {len(value)} entries, the plan has {self.quarters} quarters"
+            found, wanted = (
+                counted(len(value), "entry", "entries"),
+                counted(self.quarters, "quarter"),
+            )
+            message = f"has {found}, the plan has {wanted}"
             yield self.document.problem(path, message, "one number stands for all quarters")
 
     def _stock_problems(self, path: PathTuple, item: Mapping[str, Any]) -> Iterator[Problem]:

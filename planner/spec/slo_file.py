@@ -20,6 +20,7 @@ from planner.spec.slo_classes import (
     declared_classes,
 )
 from planner.spec.validate import validate
+from planner.text import counted
 
 SCHEMA = "slo"
 
@@ -69,7 +70,7 @@ def _contradictions(document: Document, data: Mapping[str, Any]) -> Iterator[Pro
     if isinstance(current, Mapping):
         replicas, gpus = current.get("replicas"), current.get("gpus")
         if isinstance(gpus, int) and isinstance(replicas, int) and gpus < replicas:
-            message = f"{gpus} GPUs cannot run {replicas} replicas"
+            message = f"{counted(gpus, 'GPU')} cannot run {counted(replicas, 'replica')}"
             yield document.problem(("current", "gpus"), message, "count the GPUs of all replicas")
 
 
