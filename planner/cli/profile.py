@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.options import format_options
+
 if TYPE_CHECKING:
     from planner.ingest.report import IngestReport
     from planner.profile.types import ClassProfile, LengthStats, TraceProfile, Window
@@ -35,12 +37,7 @@ Examples:
     type=click.Path(path_type=Path, readable=False),
     help="Profile the workload classes that this slo.yaml declares.",
 )
-@click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
-@click.option(
-    "--time-unit",
-    metavar="UNIT",
-    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
-)
+@format_options
 @click.option(
     "--output",
     "-o",

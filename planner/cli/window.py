@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from planner.cli.options import format_options, plan_option, trace_option
+
 
 @click.command(
     epilog="""\b
@@ -14,21 +16,8 @@ Example:
   planner window --plan plan.json --trace logs/ --output window.jsonl --classes classes.txt
 """,
 )
-@click.option(
-    "--plan",
-    "plan_file",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="plan.json that the load test should refute.",
-)
-@click.option(
-    "--trace",
-    "traces",
-    multiple=True,
-    required=True,
-    metavar="TRACE",
-    help="The plan's request log: a file, a directory or a glob. Repeat it for several.",
-)
+@plan_option("plan.json that the load test should refute.")
+@trace_option("The plan's request log: a file, a directory or a glob. Repeat it for several.")
 @click.option(
     "--output",
     default=Path("window.jsonl"),
@@ -41,12 +30,7 @@ Example:
     type=click.Path(path_type=Path),
     help="Also write the class of every line, a name a line.",
 )
-@click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
-@click.option(
-    "--time-unit",
-    metavar="UNIT",
-    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
-)
+@format_options
 def command(
     plan_file: Path,
     traces: tuple[str, ...],
