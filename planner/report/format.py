@@ -258,6 +258,15 @@ def factor(value: float | None) -> str:
     return _with_unit(significant(value), "×", space="")
 
 
+def margin_step(value: float | None) -> str:
+    """Write a load above the needed one.
+
+    >>> margin_step(0.0), margin_step(0.15)
+    ('that load', '+15 %')
+    """
+    return "that load" if value == 0.0 else f"+{percent(value)}"
+
+
 def load_limit(value: float | None) -> str:
     """Write the load at which something gives way; nothing is sought beyond LOADS_SOUGHT.
 

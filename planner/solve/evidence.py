@@ -6,7 +6,7 @@ from planner.solve.case import Decision
 from planner.solve.plan import Evidence
 
 NOT_MODELLED = (
-    "Requests are split over replicas at random; load-aware or prefix-aware routing does better.",
+    "Requests are split over replicas at random; load-aware or prefix-aware routing may do better.",
     "Client cancellations, retries and network time are not in the trace and not in the model.",
     "Replica start-up, rolling upgrades and autoscaling lag are covered by spares only.",
     "Speculative decoding and disaggregated prefill are not considered here.",
@@ -17,7 +17,7 @@ BY_EQUATIONS_ONLY = (
     "Preemption is kept away from, not simulated: its recompute work is not in the latencies.",
 )
 BY_REPLAY = (
-    "Alternatives and the count for even traffic come from the equations, scaled to the replay.",
+    "Rows of section 6 not asked by replay and the count for even traffic: equations, then scaled.",
     "Cached prefixes are those the log reports; the replay evicts none of them.",
 )
 
@@ -83,7 +83,7 @@ def evidence(decision: Decision) -> tuple[Evidence, ...]:
         ),
         Evidence(
             quantity="model architecture",
-            grade="measured",
+            grade="published",
             source=f"{case.model.source} {case.model.date}",
             band=None,
         ),
