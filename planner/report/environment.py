@@ -42,6 +42,7 @@ FORMATTERS: tuple[Callable[..., str], ...] = (
     fmt.tokens_per_s,
     fmt.requests_per_s,
     fmt.usd,
+    fmt.usd_exact,
     fmt.usd_fine,
     fmt.percent,
     fmt.band,

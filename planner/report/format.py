@@ -201,6 +201,18 @@ def usd(value: float | None) -> str:
     return ("−$" if value < 0 else "$") + amount
 
 
+def usd_exact(value: float | None) -> str:
+    """Write an amount so that sums can be checked: cents wherever there are any.
+
+    >>> usd_exact(730.0), usd_exact(55_954.5), usd_exact(-12.25)
+    ('$730', '$55,954.50', '−$12.25')
+    """
+    if value is None or not math.isfinite(value):
+        return significant(value)
+    amount = f"{abs(value):,.2f}".removesuffix(".00")
+    return ("−$" if value < 0 and amount != "0" else "$") + amount
+
+
 def usd_fine(value: float | None) -> str:
     """Write a price of little: two significant digits below ten cents.
 

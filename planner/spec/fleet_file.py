@@ -207,6 +207,8 @@ class _Reader:
             usd_per_hour=float(price or 0.0),
             price_source=source,
             term_quarters=int(item.get("term_quarters", 1)),
+            buy_usd=float(item.get("buy_usd", 0.0)),
+            release_usd=float(item.get("release_usd", 0.0)),
         )
 
     def _gpu(self, path: PathTuple, typed: str, *, key: bool = True) -> str | None:
