@@ -22,6 +22,7 @@ from planner.report.fleet_words import (
 )
 from planner.report.render import tidy, write_files
 from planner.solve.fleet_plan.plan import FleetPlan, Quarter
+from planner.spec.kinds import refuse_other_kind
 from planner.spec.load import raise_for, read_document
 from planner.spec.validate import validate
 from planner.text import counted
@@ -66,6 +67,7 @@ def read_fleet_plan(path: Path) -> FleetPlan:
         The file cannot be read, is not JSON or is not a fleet plan.
     """
     document = read_document(path)
+    refuse_other_kind(document, "fleet-plan")
     raise_for(validate(document, "fleet-plan"))
     plan = decode(FleetPlan, document.data)
     assert isinstance(plan, FleetPlan)
@@ -139,6 +141,7 @@ def _lines(plan: FleetPlan, directory: Path | None) -> Iterator[str]:
         for each in plan.forecasts
     ]
     yield f"Growth: {', '.join(tests)}"
+    yield "Risk: by the forecast's error alone; the report says what that leaves out"
     yield f"Replayed: {plan.replayed} pools hold after every loss planned for"
     if directory is not None:
         yield f"report: {(directory / 'report.md').as_posix()}"

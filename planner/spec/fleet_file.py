@@ -12,6 +12,7 @@ from planner.errors import InputError, Problem
 from planner.spec import catalog
 from planner.spec.document import Document, PathTuple, raise_for
 from planner.spec.fleet import Fleet, Growth, Launch, Past, Service, Stock
+from planner.spec.kinds import refuse_other_kind
 from planner.spec.load import scan_document
 from planner.spec.plausible import implausible
 from planner.spec.slo import Slo
@@ -33,6 +34,7 @@ def load_fleet(path: Path) -> tuple[Fleet, tuple[str, ...]]:
         Anything is wrong with it or with an slo.yaml it names: all problems, with their places.
     """
     document = scan_document(path)
+    refuse_other_kind(document, SCHEMA)
     problems = validate(document, SCHEMA)
     raise_for(problems)
     data = document.data

@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import InputError, Problem
 from planner.spec.document import Document, in_order, raise_for
+from planner.spec.kinds import refuse_other_kind
 from planner.spec.load import scan_document
 from planner.spec.plausible import implausible
 from planner.spec.schema import load_schema, with_defaults
@@ -34,6 +35,7 @@ def load_slo(path: Path) -> Slo:
         Anything is wrong with it: all problems, sorted by place, each with line and column.
     """
     document = scan_document(path)
+    refuse_other_kind(document, SCHEMA)
     problems = validate(document, SCHEMA)
     if not isinstance(document.data, Mapping):
         raise InputError(problems)
