@@ -25,6 +25,7 @@ def remarks(plan: FleetPlan) -> list[str]:
         *_bought_back(plan.bought_back),
         *_not_survived(plan),
         *_no_risk(plan),
+        *_luck(plan),
         *(line for each in plan.forecasts for line in _forecast(each, plan.confidence)),
     ]
 
@@ -80,6 +81,21 @@ def _no_risk(plan: FleetPlan) -> Iterator[str]:
     }
     for name in sorted(names):
         yield f"{name}: its forecast has no band, so its risk is unknown, not zero."
+
+
+def _luck(plan: FleetPlan) -> Iterator[str]:
+    """Yield the configurations that miss a target at the demand planned for, under other draws."""
+    requests = {each.service: each.requests for each in plan.forecasts}
+    for each in plan.configurations:
+        again = each.redrawn
+        if again is not None and again.hold_with_headroom_free < again.draws:
+            yield (
+                f"{each.service} on {each.gpu}: with other draws of which requests meet on a"
+                f" replica, its fullest pool holds in {again.hold_with_headroom_free} of"
+                f" {again.draws} at the demand planned for, and in {again.hold} with the headroom"
+                f" filled. Its traffic has {requests[each.service]:,} requests: give longer traffic"
+                " or more headroom before relying on it."
+            )
 
 
 def _forecast(each: ServiceForecast, confidence: float) -> Iterator[str]:

@@ -131,11 +131,17 @@ def test_the_remarks_name_what_speaks_against_the_plan():
     assert "extract: its forecast has no band, so its risk is unknown, not zero." in text
     assert "assistant: its 80 % band held 4 of 6 back-tests (67 %)" in text
     assert "14.9 on 2026-10-13 and 14.9 on 2026-12-08" in text
+    for each in plan.configurations:
+        again = each.redrawn
+        unsure = again is not None and again.hold_with_headroom_free < again.draws
+        assert (f"{each.service} on {each.gpu}: with other draws" in text) is unsure
     (row, *_) = plan.bought_back
     assert f"bought back in {row.bought_in}" in text
     # Nothing of it where nothing is to be said.
     steady = replace(plan.forecasts[0], tests=(), last_growth_per_quarter=0.143)
+    sure = tuple(replace(each, redrawn=None) for each in plan.configurations)
     calm = replace(plan, forecasts=(steady,), exhausted=(), bought_back=(), requirements=())
+    calm = replace(calm, configurations=sure)
     assert [line for line in remarks(calm) if not line.startswith("extract")] == []
 
 

@@ -132,6 +132,10 @@ def test_every_service_carries_what_is_planned_for_after_any_loss(plan):
             assert each.risk_after_loss <= 0.1 + 1e-6
             assert each.risk <= each.risk_after_loss
             assert each.risk <= each.risk_at_low_band
+    for one in plan.configurations:
+        assert (one.redrawn is not None) is one.used
+        if one.redrawn is not None:
+            assert one.redrawn.hold <= one.redrawn.hold_with_headroom_free <= one.redrawn.draws == 5
     first = {each.service: each for each in plan.quarters[0].services}
     assert not first["jobs"].live
 

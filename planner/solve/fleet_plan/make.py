@@ -19,6 +19,7 @@ from planner.solve.fleet_plan.plan import (
     ServiceForecast,
 )
 from planner.solve.fleet_plan.quarters import carries, quarter_of
+from planner.solve.fleet_plan.redraw import redrawn
 from planner.solve.fleet_plan.requirements import price_requirements
 from planner.solve.fleet_plan.stocks import bought_back, exhausted
 from planner.solve.fleet_plan.traffic import DAYS_PER_QUARTER, Today, quarters_from
@@ -63,6 +64,7 @@ def make_fleet_plan(fleet: Fleet, origin: Origin, progress: Progress = lambda _:
     found = decide(fleet, progress)
     progress("pricing what is required")
     priced = price_requirements(fleet, found)
+    progress("replaying the fullest pools with other draws")
     quarters = tuple(quarter_of(fleet, found, index) for index in range(fleet.quarters))
     return FleetPlan(
         schema_version=SCHEMA_VERSION,
@@ -115,6 +117,7 @@ def _configuration(fleet: Fleet, found: Decided, index: int) -> Configuration:
         gpus=unit.gpus,
         capacity_requests_per_s=carries(fleet, found, index),
         lowered=_lowered(fleet, found, index),
+        redrawn=redrawn(index, found.replayed, found.sized),
         band=sized.band,
         verified="closed_form" if sized.trial is None else "replay",
         prices=tuple(

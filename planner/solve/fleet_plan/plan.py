@@ -126,6 +126,16 @@ class Lowered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Redrawn:
+    """A configuration's fullest pool replayed again with other draws of who meets on a replica."""
+
+    replicas: int  # of that pool
+    draws: int
+    hold: int  # of them, with the headroom filled: the load it was chosen for
+    hold_with_headroom_free: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Configuration:
     """How one service runs on one GPU type, and what one replica carries of it."""
 
@@ -135,6 +145,7 @@ class Configuration:
     gpus: int
     capacity_requests_per_s: float  # of one replica within every target
     lowered: Lowered | None
+    redrawn: Redrawn | None
     band: float  # relative half-width that the physics' calibration leaves
     verified: str  # "replay" or "closed_form"
     prices: tuple[RegionPrice, ...]  # in the service's regions
