@@ -131,6 +131,7 @@ def quarters(*held, available=9, before=0):
                         buy=max(0, now - previous),
                         release=max(0, previous - now),
                         used=now,
+                        committed=0,
                         available=available,
                         usd_per_gpu_month=730.0,
                         usd_per_month=730.0 * now,

@@ -19,6 +19,7 @@ class StockQuarter:
     buy: int
     release: int
     used: int
+    committed: int  # of those held: paid for in any case
     available: int
     usd_per_gpu_month: float
     usd_per_month: float

@@ -74,6 +74,7 @@ def _stock(found: Decided, index: int, quarter: int, placed: Placed) -> StockQua
         buy=buy,
         release=release,
         used=used,
+        committed=stock.committed,
         available=stock.available[quarter],
         usd_per_gpu_month=monthly,
         usd_per_month=held * monthly,
