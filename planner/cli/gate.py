@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from planner.cli.options import format_options, plan_option, trace_option
 from planner.cli.values import FiniteRange
 
 
@@ -16,20 +17,9 @@ Example:
   planner gate --plan plan.json --trace logs/ --load-factor 1.1 --json
 """,
 )
-@click.option(
-    "--plan",
-    "plan_file",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="plan.json of what is deployed.",
-)
-@click.option(
-    "--trace",
-    "traces",
-    multiple=True,
-    required=True,
-    metavar="TRACE",
-    help="Request log to hold it against: a file, a directory or a glob. Repeat it for several.",
+@plan_option("plan.json of what is deployed.")
+@trace_option(
+    "Request log to hold it against: a file, a directory or a glob. Repeat it for several."
 )
 @click.option(
     "--slo",
@@ -48,12 +38,7 @@ Example:
     default=1.0,
     help="Multiple of the trace's traffic that must be carried. [default: 1]",
 )
-@click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
-@click.option(
-    "--time-unit",
-    metavar="UNIT",
-    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
-)
+@format_options
 @click.option("--json", "as_json", is_flag=True, help="Print the verdict as JSON.")
 def command(
     plan_file: Path,
@@ -80,12 +65,13 @@ def command(
     from planner.solve.gate import gate
     from planner.solve.redo import declared_slo
     from planner.spec.slo_file import load_slo
+    from planner.text import counted
 
     plan = read_plan(plan_file)
     slo = declared_slo(plan) if slo_file is None else load_slo(slo_file)
     click.echo("… reading the trace", err=True)
     requests = load_trace(list(traces), fmt=fmt, time_unit=time_unit, classes=slo.classes).requests
-    click.echo(f"… replaying {len(requests):,} requests", err=True)
+    click.echo(f"… replaying {counted(len(requests), 'request')}", err=True)
     verdict = gate(
         plan, slo, requests, profile_requests(requests), replicas=replicas, needed=load_factor
     )

@@ -22,6 +22,7 @@ COMMANDS = {
     "simulate": "Replay a trace through one deployment, request by request.",
     "fleet": "Buy, keep, release: GPUs for several services, quarter by quarter.",
     "gate": "Say whether a deployed plan still holds for new traffic; exit 4 if not.",
+    "window": "Write the requests of one replica in a plan's hardest window, to replay on it.",
     "schedule": "Compare a static fleet with a timetable and an autoscaler.",
     "compare": "Say what changed between two plans, and why.",
     "explain": "Print an equation with the numbers of a case substituted.",

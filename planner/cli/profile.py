@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from planner.cli.options import format_options
+
 if TYPE_CHECKING:
     from planner.ingest.report import IngestReport
     from planner.profile.types import ClassProfile, LengthStats, TraceProfile, Window
@@ -35,12 +37,7 @@ Examples:
     type=click.Path(path_type=Path, readable=False),
     help="Profile the workload classes that this slo.yaml declares.",
 )
-@click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
-@click.option(
-    "--time-unit",
-    metavar="UNIT",
-    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
-)
+@format_options
 @click.option(
     "--output",
     "-o",
@@ -114,12 +111,12 @@ def _screen(profile: TraceProfile, report: IngestReport) -> list[str]:
 def _head(profile: TraceProfile, report: IngestReport) -> list[str]:
     from planner.profile.windows import moment
     from planner.report.format import count, duration
-    from planner.text import visible
+    from planner.text import counted, visible
 
     files = visible(", ".join(report.files))
     begins = f" · from {moment(profile.origin, 0.0)}" if profile.origin else ""
     return [
-        f"{files}  {count(profile.requests)} requests · {duration(profile.span_s)}{begins}",
+        f"{files}  {counted(profile.requests, 'request')} · {duration(profile.span_s)}{begins}",
         f"format     {report.format} ({report.format_reason}) · time in {report.time_unit}",
         *(f"assumed    {text}" for text in report.assumptions),
         f"rows       {count(report.rows_read)} read, {count(report.rows_used)} used",

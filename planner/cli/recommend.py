@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from planner.cli.options import format_options, trace_option
 from planner.cli.values import NamedPath
 
 
@@ -16,14 +17,7 @@ Example:
   planner recommend --trace logs/ --gpu h100,l40s,mi300x --slo slo.yaml --output plan
 """,
 )
-@click.option(
-    "--trace",
-    "traces",
-    multiple=True,
-    required=True,
-    metavar="TRACE",
-    help="Request log: a file, a directory or a glob. Repeat it for several.",
-)
+@trace_option()
 @click.option(
     "--gpu",
     "gpus",
@@ -45,12 +39,7 @@ Example:
     type=NamedPath(path_type=Path),
     help="Directory of the report; by default reports/<trace>-<gpu>.",
 )
-@click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
-@click.option(
-    "--time-unit",
-    metavar="UNIT",
-    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
-)
+@format_options
 @click.option("--model", metavar="MODEL", help="Model, instead of the one that slo.yaml names.")
 @click.option(
     "--share-or-split",

@@ -115,10 +115,11 @@ def replayed(
     """
     from planner.sim.jit import compiled_before
     from planner.sim.targets import edges_of
+    from planner.text import counted
 
     if not compiled_before(_kernel(setup, fleet)):
         click.echo("… compiling the simulator (once, up to 15 s)", err=True)
-    click.echo(f"… replaying {len(requests):,} requests", err=True)
+    click.echo(f"… replaying {counted(len(requests), 'request')}", err=True)
     rules: dict[str, Any] = {
         "seed": seed,
         "classes": [k for k in slo.classes if k.name in requests.class_names],

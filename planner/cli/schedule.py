@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from planner.cli.options import format_options, plan_option, trace_option
 from planner.cli.values import FiniteRange
 
 
@@ -15,33 +16,15 @@ Example:
   planner schedule --plan reports/week42-h100/plan.json --trace traces/week42.parquet --boot-s 180
 """,
 )
-@click.option(
-    "--plan",
-    "plan_file",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="plan.json whose deployment is run.",
-)
-@click.option(
-    "--trace",
-    "traces",
-    multiple=True,
-    required=True,
-    metavar="TRACE",
-    help="Request log, a week of it if possible: a file, a directory or a glob.",
-)
+@plan_option("plan.json whose deployment is run.")
+@trace_option("Request log, a week of it if possible: a file, a directory or a glob.")
 @click.option(
     "--boot-s",
     type=FiniteRange(0),
     default=300.0,
     help="Seconds from asking for a replica to its first request. [default: 300]",
 )
-@click.option("--format", "fmt", metavar="NAME", help="Log format, instead of detecting it.")
-@click.option(
-    "--time-unit",
-    metavar="UNIT",
-    help="Unit of numeric arrival times, where the format does not say: s, ms, us or ns.",
-)
+@format_options
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def command(
     plan_file: Path,

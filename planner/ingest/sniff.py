@@ -73,7 +73,9 @@ def sniff(path: str, connection: DuckDBPyConnection) -> Source:
     text = _decode(path, head)
     bom = head.startswith(BOM)
     if not text.strip():
-        raise InputError(Problem(message="the file holds only blank lines", file=path))
+        message = "the file holds only blank lines" if text else "the file is empty"
+        hint = "export the trace again"
+        raise InputError(Problem(message=message, file=path, hint=hint))
     source = (
         _sniff_json(path, gzipped, text)
         if text.lstrip()[0] in "{["

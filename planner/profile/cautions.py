@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from planner.profile.types import ClassProfile, LengthStats, TraceProfile
+from planner.text import counted
 from planner.units import DAY_S, HOUR_S, MINUTE_S, WEEK_S
 
 MIN_REQUESTS = 1000  # for a P99: ten requests beyond it
@@ -71,7 +72,7 @@ def _reuse(profile: TraceProfile) -> Iterator[str]:
 def _enough(profile: TraceProfile, item: ClassProfile, min_requests: int) -> Iterator[str]:
     if item.requests < min_requests:
         yield (
-            f"class {item.name}: {item.requests:,} requests in all, its percentile needs "
+            f"class {item.name}: {counted(item.requests, 'request')} in all, its percentile needs "
             f"{min_requests:,} in a window"
         )
     elif profile.span_s > HOUR_S and item.arrivals.peak_per_hour < min_requests:

@@ -62,9 +62,11 @@ def read_plan(path: Path) -> Plan:
         cannot be; every problem is named.
     """
     from planner.solve.deployed import contradictions
+    from planner.spec.kinds import refuse_other_kind
     from planner.spec.validate import validate
 
     document = read_document(path)
+    refuse_other_kind(document, "plan")
     raise_for(validate(document, "plan"))
     assert isinstance(document.data, dict)
     plan = plan_from_dict(document.data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from planner.profile.types import ClassProfile
@@ -14,10 +15,13 @@ from planner.report.operations import (
     reused_share,
     shell,
     trace_replay_argv,
+    window_argv,
 )
 from planner.report.sentences import by_section
-from planner.solve.plan import ChunkAnalysis, ChunkPoint, LatencyRow, Plan, Sensitivity
+from planner.report.words import assumption
+from planner.solve.plan import BatchCell, ChunkAnalysis, ChunkPoint, LatencyRow, Plan, Sensitivity
 from planner.solve.refuted import high_refuted, low_refuted
+from planner.solve.replica_window import share_of_replica
 
 # How slo.yaml spells what the solver holds flat.
 SPELLING = {
@@ -44,6 +48,13 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "said": {finding.id for finding in plan.findings},
         "binding": next((row for row in plan.latency if row.binds), None),
         "beyond": beyond(plan),
+        "beyond_by": partial(beyond_by, plan),
+        "band_gpus": band_gpus(plan),
+        "margins": margins(plan),
+        "bursts_shown": all("bursts_of_the_sample" in row.high_by_doubt_s for row in plan.latency),
+        "sizes": len({group.tensor_parallel_size for group in plan.search}),
+        "trimmed": "max_model_len_trimmed" in {finding.id for finding in plan.findings},
+        "unchanged": unchanged(plan),
         "least": least(plan),
         "targets_end": targets_end(plan),
         "prompt_limit": prompt_limit(plan),
@@ -66,7 +77,8 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "launch_text": shell(plan.launch),
         "load_test": shell(load_test_argv(plan)),
         "trace_replay": shell(trace_replay_argv(plan)),
-        "replica_share": replica_share(plan),
+        "replica_share": share_of_replica(plan),
+        "window_command": shell(window_argv(plan)),
         "reused_share": reused_share(plan),
         "tightest": tightest(plan),
         "metrics": metric_names(plan.deployment.engine),
@@ -79,6 +91,30 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
 def beyond(plan: Plan) -> list[LatencyRow]:
     """Return the targets that hold, but not with their whole band."""
     return [row for row in plan.latency if row.holds and row.high_s > row.limit_s]
+
+
+def beyond_by(plan: Plan, doubt: str) -> list[LatencyRow]:
+    """Return the targets that hold, but not under one doubt."""
+    return [
+        row for row in beyond(plan) if row.high_by_doubt_s.get(doubt, row.worst_s) > row.limit_s
+    ]
+
+
+def band_gpus(plan: Plan) -> list[tuple[str, int, int]]:
+    """Return (doubt, least, most GPUs of the fleet) of the doubts that move the count."""
+    terms, each = plan.replica_terms, plan.deployment.gpus
+    return [
+        (name, (low + terms.spare) * each, (high + terms.spare) * each)
+        for name, (low, high) in sorted(terms.band_counts.items())
+        if low != high
+    ]
+
+
+def margins(plan: Plan) -> list[BatchCell]:
+    """Return the settings that the search held against each other by replay, if several."""
+    cells = () if plan.batch_map is None else plan.batch_map.cells
+    known = [c for c in cells if c.replay_margin is not None or c.replay_missed is not None]
+    return known if len(known) > 1 else []
 
 
 def least(plan: Plan) -> bool:
@@ -122,13 +158,6 @@ def tightest(plan: Plan) -> list[LatencyRow]:
     return list(found.values())
 
 
-def replica_share(plan: Plan) -> float:
-    """Return what one replica for the load sees over what the trace holds: (1 + g)/(s·n)."""
-    terms, rate = plan.replica_terms, plan.slo.get("sample_rate", 1.0)
-    sample = float(rate) if isinstance(rate, (int, float)) and rate else 1.0
-    return (1.0 + terms.growth) / (sample * max(1, terms.for_load))
-
-
 def acts_twice(plan: Plan) -> bool:
     """Whether prompts a fifth longer need more replicas than a fifth more load."""
     moved = {(row.assumption, row.change): row.replicas for row in plan.sensitivity}
@@ -166,12 +195,54 @@ def _gpus(row: Sensitivity) -> float:
     return math.inf if row.gpus is None else row.gpus
 
 
+def unchanged(plan: Plan) -> list[str]:
+    """Return the assumptions that moved the count neither way: "output length ±20 %".
+
+    Targets that may all move are said in one.
+    """
+    kept: dict[str, list[str]] = {}
+    for row in plan.sensitivity:
+        if not row.flips:
+            kept.setdefault(row.assumption, []).append(row.change)
+    targets = {row.assumption for row in plan.sensitivity if " target of " in row.assumption}
+    if targets and all(len(kept.get(name, ())) == 2 for name in targets):
+        changes = kept[min(targets)]
+        kept = {name: each for name, each in kept.items() if name not in targets}
+        kept["every target"] = changes
+    return [f"{assumption(name)} {_both_ways(changes)}" for name, changes in kept.items()]
+
+
+def _both_ways(changes: list[str]) -> str:
+    """Write "+20 %" and "−20 %" as one."""
+    sizes = {change[1:] for change in changes}
+    return f"±{sizes.pop()}" if len(changes) == 2 and len(sizes) == 1 else ", ".join(changes)
+
+
 def slo_rows(plan: Plan) -> Iterator[tuple[str, object, bool]]:
     """Yield (dotted path, value, whether it is a default) of everything slo.yaml may say."""
+    used = in_effect(plan)
     for path, value in _leaves(plan.slo, ""):
         written = SPELLING.get(path, path)
-        if value is not None or _is_default(written, plan):
-            yield written, value, _is_default(written, plan)
+        default = _is_default(written, plan)
+        if value is not None or default:
+            yield written, used.get(written) if value in (None, (), [], {}) else value, default
+
+
+def in_effect(plan: Plan) -> dict[str, object]:
+    """Return what stands in for a key of slo.yaml that names nothing."""
+    d, searched = plan.deployment, "searched"
+    return {
+        "engine.version": d.engine_version,
+        "gpus": "those of --gpu",
+        "gpu_memory_utilization": d.gpu_memory_utilization,
+        "max_num_batched_tokens": searched,
+        "max_num_seqs": searched,
+        "tensor_parallel_sizes": searched,
+        "pipeline_parallel_sizes": "searched where nothing holds without",
+        "weight_dtypes": f"{d.weight_dtype}, as published",
+        "kv_cache_dtypes": f"{d.kv_cache_dtype}, the engine's default",
+        "prices_usd_per_hour": "the catalogue's",
+    }
 
 
 def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:

@@ -42,12 +42,14 @@ FORMATTERS: tuple[Callable[..., str], ...] = (
     fmt.tokens_per_s,
     fmt.requests_per_s,
     fmt.usd,
+    fmt.usd_exact,
     fmt.usd_fine,
     fmt.percent,
     fmt.band,
     fmt.probability,
     fmt.factor,
     fmt.load_limit,
+    fmt.margin_step,
     fmt.percentile,
     fmt.number_range,
     fmt.on_off,
@@ -105,6 +107,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
     )
     environment.filters["plural"] = _plural
     environment.filters["starts"] = _starts
+    environment.filters["ends"] = _ends
     environment.filters["plain"] = fmt.plain
     environment.filters["metric"] = fmt.metric
     environment.filters["line"] = markdown.one_line
@@ -114,6 +117,7 @@ def _environment(finish: Callable[[object], str]) -> Environment:
         ("verdict", words.VERDICTS),
         ("verdict_short", words.VERDICTS_SHORT),
         ("grade", words.GRADES),
+        ("doubt", words.DOUBTS),
         ("lost", words.REASONS),
         ("outcome", words.OUTCOMES),
         ("split", words.SPLITS),
@@ -133,6 +137,11 @@ def _compiled_templates() -> FileSystemBytecodeCache | None:
 def _plural(number: float | None) -> Markup:
     """Return the "s" of a noun that `number` counts."""
     return Markup("s" if number is None or abs(number) != 1 else "")
+
+
+def _ends(text: str | None, end: str) -> bool:
+    """Whether a text ends so, for conditions."""
+    return str(text).endswith(end)
 
 
 def _starts(text: str | None, start: str) -> bool:

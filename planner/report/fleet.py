@@ -11,11 +11,23 @@ from planner.json_data import decode, encode
 from planner.report import format as fmt
 from planner.report.codec import dumps, rounded
 from planner.report.environment import markdown_environment
+from planner.report.fleet_remarks import remarks
+from planner.report.fleet_words import (
+    demand_day,
+    headline,
+    largest_risk,
+    loss_words,
+    sentence,
+    survives,
+)
 from planner.report.render import tidy, write_files
 from planner.solve.fleet_plan.plan import FleetPlan, Quarter
+from planner.spec.kinds import refuse_other_kind
 from planner.spec.load import raise_for, read_document
 from planner.spec.validate import validate
+from planner.text import counted
 
+CENTS_FROM = 10_000.0
 OWN_FILES = ("fleet.json", "report.md")
 METHODS = {
     "trend": "constant growth fitted to the history",
@@ -35,10 +47,15 @@ class Totals:
 
 
 def fleet_to_dict(plan: FleetPlan) -> dict[str, Any]:
-    """Return the plan as JSON data, numbers rounded to six significant digits."""
-    data = encode(plan, rounded)
+    """Return the plan as JSON data, numbers rounded to six significant digits or the cent."""
+    data = encode(plan, _rounded)
     assert isinstance(data, dict)
     return data
+
+
+def _rounded(number: float) -> float:
+    """Round as everywhere, but amounts no coarser than to the cent: their sums must come out."""
+    return round(number, 2) if abs(number) >= CENTS_FROM else rounded(number)
 
 
 def read_fleet_plan(path: Path) -> FleetPlan:
@@ -50,6 +67,7 @@ def read_fleet_plan(path: Path) -> FleetPlan:
         The file cannot be read, is not JSON or is not a fleet plan.
     """
     document = read_document(path)
+    refuse_other_kind(document, "fleet-plan")
     raise_for(validate(document, "fleet-plan"))
     plan = decode(FleetPlan, document.data)
     assert isinstance(plan, FleetPlan)
@@ -68,6 +86,12 @@ def render_fleet(plan: FleetPlan) -> dict[str, str]:
         anchors=[quarter.name.lower().replace(" ", "-") for quarter in plan.quarters],
         totals=[_totals(quarter) for quarter in plan.quarters],
         sentences=[sentence(quarter) for quarter in plan.quarters],
+        remarks=remarks(plan),
+        survives=survives,
+        loss_words=loss_words,
+        demand_days=[demand_day(quarter) for quarter in plan.quarters],
+        each={(c.service, c.gpu): c.capacity_requests_per_s for c in plan.configurations},
+        by_service={forecast.service: forecast for forecast in plan.forecasts},
         methods=METHODS,
         tested=any(forecast.tests for forecast in plan.forecasts),
         libraries=libraries,
@@ -86,56 +110,18 @@ def write_fleet(plan: FleetPlan, directory: Path) -> list[Path]:
     return write_files(render_fleet(plan), directory, OWN_FILES)
 
 
-def headline(plan: FleetPlan) -> str:
-    """Return the whole plan in one or two sentences."""
-    first, last = plan.quarters[0], plan.quarters[-1]
-    held = [sum(stock.held for stock in quarter.stocks) for quarter in (first, last)]
-    total = f"{fmt.usd(plan.usd)} over {_quarters(len(plan.quarters))}"
-    if len(plan.quarters) == 1:
-        return f"Hold {held[0]} GPUs in {first.name}: {total}."
-    return (
-        f"Hold {held[0]} GPUs in {first.name} for {fmt.usd(first.usd_per_month)} a month and"
-        f" {held[1]} in {last.name} for {fmt.usd(last.usd_per_month)}: {total}."
-    )
-
-
-def _quarters(count: int) -> str:
-    return f"{count} quarter{'s' if count != 1 else ''}"
-
-
-def sentence(quarter: Quarter) -> str:
-    """Return what to do in a quarter."""
-    buy = [f"{s.buy} × {s.gpu} in {s.region}" for s in quarter.stocks if s.buy]
-    release = [f"{s.release} × {s.gpu} in {s.region}" for s in quarter.stocks if s.release]
-    keep = sum(stock.keep for stock in quarter.stocks)
-    parts = [f"Keep {keep} GPUs"]
-    parts += [f"buy {', '.join(buy)}"] if buy else []
-    parts += [f"release {', '.join(release)}"] if release else []
-    idle = sum(stock.held - stock.used for stock in quarter.stocks)
-    spare = f" {idle} of the GPUs held are idle." if idle else ""
-    return f"{'; '.join(parts)}.{spare}"
-
-
 def _totals(quarter: Quarter) -> Totals:
     return Totals(
         held=sum(stock.held for stock in quarter.stocks),
         buy=sum(stock.buy for stock in quarter.stocks),
         release=sum(stock.release for stock in quarter.stocks),
-        risk=_risk(quarter),
+        risk=largest_risk(quarter),
     )
-
-
-def _risk(quarter: Quarter) -> str:
-    """Return the service most likely to be asked too much, and how likely that is."""
-    known = [(s.risk, s.service) for s in quarter.services if s.live and s.risk is not None]
-    if not known:
-        return "unknown"
-    risk, service = max(known)
-    return f"{fmt.probability(risk)} ({service})"
 
 
 def summary(plan: FleetPlan, directory: Path | None = None) -> str:
     """Return the plan for a terminal."""
+    plan = decode(FleetPlan, fleet_to_dict(plan))  # the figures of the report, digit by digit
     return "\n".join(line.rstrip() for line in _lines(plan, directory)) + "\n"
 
 
@@ -144,10 +130,10 @@ def _lines(plan: FleetPlan, directory: Path | None) -> Iterator[str]:
     yield ""
     for quarter in plan.quarters:
         budget = quarter.budget_usd_per_month
-        of = f" of {fmt.usd(budget)}" if budget is not None else ""
+        of = f" of {fmt.usd_exact(budget)}" if budget is not None else ""
         total = _totals(quarter)
-        cost = f"{fmt.usd(quarter.usd_per_month)}{of} a month"
-        yield f"{quarter.name:<12}{total.held:>4} GPUs  {cost}; risk {total.risk}"
+        cost = f"{fmt.usd_exact(quarter.usd_per_month)}{of} a month"
+        yield f"{quarter.name:<12}{counted(total.held, 'GPU'):>9}  {cost}; risk {total.risk}"
         yield f"{'':<12}{sentence(quarter)}"
     yield ""
     tests = [
@@ -155,6 +141,7 @@ def _lines(plan: FleetPlan, directory: Path | None) -> Iterator[str]:
         for each in plan.forecasts
     ]
     yield f"Growth: {', '.join(tests)}"
+    yield "Risk: by the forecast's error alone; the report says what that leaves out"
     yield f"Replayed: {plan.replayed} pools hold after every loss planned for"
     if directory is not None:
         yield f"report: {(directory / 'report.md').as_posix()}"

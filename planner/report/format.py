@@ -32,15 +32,6 @@ def significant(value: float | None, digits: int = 3) -> str:
     return "0" if text == "-0" else text.replace("-", "−")
 
 
-def counted(number: int, noun: str) -> str:
-    """Write how many there are of something.
-
-    >>> counted(1, "replica"), counted(1200, "request")
-    ('1 replica', '1,200 requests')
-    """
-    return f"{count(number)} {noun}{'' if abs(number) == 1 else 's'}"
-
-
 def count(value: float | None) -> str:
     """Write a whole number: 214,880.
 
@@ -210,6 +201,18 @@ def usd(value: float | None) -> str:
     return ("−$" if value < 0 else "$") + amount
 
 
+def usd_exact(value: float | None) -> str:
+    """Write an amount so that sums can be checked: cents wherever there are any.
+
+    >>> usd_exact(730.0), usd_exact(55_954.5), usd_exact(-12.25)
+    ('$730', '$55,954.50', '−$12.25')
+    """
+    if value is None or not math.isfinite(value):
+        return significant(value)
+    amount = f"{abs(value):,.2f}".removesuffix(".00")
+    return ("−$" if value < 0 and amount != "0" else "$") + amount
+
+
 def usd_fine(value: float | None) -> str:
     """Write a price of little: two significant digits below ten cents.
 
@@ -265,6 +268,15 @@ def factor(value: float | None) -> str:
     '1.21×'
     """
     return _with_unit(significant(value), "×", space="")
+
+
+def margin_step(value: float | None) -> str:
+    """Write a load above the needed one.
+
+    >>> margin_step(0.0), margin_step(0.15)
+    ('that load', '+15 %')
+    """
+    return "that load" if value == 0.0 else f"+{percent(value)}"
 
 
 def load_limit(value: float | None) -> str:

@@ -6,6 +6,7 @@ from planner.report import format as fmt
 from planner.report.markdown import one_line
 from planner.solve.gate import Gate, TrafficChange
 from planner.solve.margins import GateTarget
+from planner.text import counted
 
 NOTABLE = 0.05  # a change of traffic below this is the luck of a week
 
@@ -56,11 +57,11 @@ def _name(target: GateTarget) -> str:
 
 
 def _fleet(gate: Gate) -> str:
-    spares = f", {fmt.counted(gate.spares, 'spare')} left out" if gate.spares else ""
+    spares = f", {counted(gate.spares, 'spare')} left out" if gate.spares else ""
     sample = f", {fmt.percent(gate.sample_rate)} sample" if gate.sample_rate < 1 else ""
     return (
-        f"{fmt.counted(gate.replicas, 'replica')} on {gate.gpus} × {gate.gpu}{spares};"
-        f" {fmt.counted(gate.requests, 'request')} of {fmt.duration(gate.span_s)}{sample};"
+        f"{counted(gate.replicas, 'replica')} on {gate.gpus} × {gate.gpu}{spares};"
+        f" {counted(gate.requests, 'request')} of {fmt.duration(gate.span_s)}{sample};"
         f" the plan had set aside {fmt.factor(gate.planned_load_factor)}"
     )
 

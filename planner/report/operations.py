@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 
 from planner.report import format as fmt
 from planner.solve.plan import Plan
@@ -94,6 +95,13 @@ def trace_replay_argv(plan: Plan) -> tuple[str, ...]:
         "--custom-dataset-type", "mooncake_trace", "--fixed-schedule",
         "--extra-inputs", "ignore_eos:true",
     )  # fmt: skip
+
+
+def window_argv(plan: Plan) -> tuple[str, ...]:
+    """Return the command that writes the trace's lines for `trace_replay_argv`."""
+    words = shlex.split(plan.provenance.command)
+    pairs = [pair for pair in pairwise(words) if pair[0] in ("--trace", "--format", "--time-unit")]
+    return ("planner", "window", "--plan", "plan.json", *(word for pair in pairs for word in pair))
 
 
 def shell(argv: tuple[str, ...], width: int = 96) -> str:

@@ -15,6 +15,7 @@ from planner.report.context import context
 from planner.report.environment import markdown_environment, svg_environment
 from planner.report.markdown import one_line
 from planner.report.operations import shell
+from planner.report.words import without_only_class
 from planner.solve.plan import Plan
 from planner.text import counted
 
@@ -78,7 +79,7 @@ def render(plan: Plan) -> dict[str, str]:
     report = markdown_environment().get_template("report.md.j2")
     return {
         "plan.json": text,
-        "report.md": tidy(report.render(context(plan, tuple(figures)))),
+        "report.md": without_only_class(tidy(report.render(context(plan, tuple(figures))))),
         EXECUTABLE: launch_script(plan),
         **figures,
     }

@@ -9,6 +9,7 @@ from planner.report import format as fmt
 from planner.sim.metrics import Distribution, TargetResult
 from planner.sim.replay import ClassResult, Replay
 from planner.sim.setup import Ready
+from planner.text import counted
 
 
 def screen(
@@ -43,10 +44,10 @@ def screen(
     totals, d = done.totals, setup.deployment
     fleet = f"{counts} × ({d.gpus} × {d.gpu}), {done.routing} routing"
     flags = f"max_num_batched_tokens {d.max_num_batched_tokens}, max_num_seqs {d.max_num_seqs}"
-    preempted = fmt.counted(totals.preemptions, "preemption")
+    preempted = counted(totals.preemptions, "preemption")
     use = f"{fmt.percent(totals.kv_use_mean)} on average, {fmt.percent(totals.kv_use_max)} at most"
     lines = [
-        f"{fmt.counted(len(done), 'request')} through {fleet}",
+        f"{counted(len(done), 'request')} through {fleet}",
         *_loop_line(requests, done, concurrency),
         f"{d.model}, {d.engine} {d.engine_version}, {flags}",
         *_scheduler_line(setup),
@@ -70,7 +71,7 @@ def _loop_line(requests: Requests, done: Replay, concurrency: int | None) -> lis
     served = done.rejected == 0
     rate = fmt.requests_per_s(float(served.sum()) / done.totals.span_s)
     tokens = fmt.tokens_per_s(float(requests.output_tokens[served].sum()) / done.totals.span_s)
-    return [f"closed loop of {fmt.counted(concurrency, 'client')}: {rate}, {tokens} of output"]
+    return [f"closed loop of {counted(concurrency, 'client')}: {rate}, {tokens} of output"]
 
 
 def _scheduler_line(setup: Ready) -> list[str]:

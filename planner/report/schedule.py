@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.report import format as fmt
 from planner.report.markdown import one_line
 from planner.solve.schedule_types import Mode, Schedule, stretches
+from planner.text import counted
 
 NAMES = {
     "static": "static, sized for the peak",
@@ -43,7 +44,7 @@ def _fleet(found: Schedule) -> str:
     return (
         f"{found.gpus_per_replica} × {found.gpu} a replica{spares}; a replica takes"
         f" {fmt.seconds(found.boot_s)} to start; every target of every window holds in each way"
-        f" ({fmt.count(found.replays)} replays of {fmt.duration(found.span_s)})"
+        f" ({counted(found.replays, 'replay')} of {fmt.duration(found.span_s)})"
     )
 
 

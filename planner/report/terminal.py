@@ -11,7 +11,14 @@ from planner.report import format as fmt
 from planner.report.context import beyond, current_gpus, least, lowering, raising
 from planner.report.markdown import one_line
 from planner.report.operations import shell
-from planner.report.words import REASONS, VERDICTS_SHORT, assumption, word, worded
+from planner.report.words import (
+    REASONS,
+    VERDICTS_SHORT,
+    assumption,
+    without_only_class,
+    word,
+    worded,
+)
 from planner.solve.plan import Alternative, LatencyRow, Plan
 from planner.text import counted
 
@@ -145,14 +152,19 @@ def _binds(plan: Plan) -> str:
     """Return the tightest target."""
     rows = [row for row in plan.latency if row.binds] or list(plan.latency[:1])
     missed = [row for row in plan.latency if not row.holds]
-    text = _target(rows[0])
+    text, fewer = _target(rows[0]), plan.replica_terms.one_fewer
+    if fewer is not None and not least(plan):
+        count = counted(plan.replica_terms.for_load - 1, "replica")
+        value = fmt.beyond_limit(fewer.value_s, fewer.limit_s)
+        text += f"; {value} with {count} for the load and its headroom"
     if least(plan):
         text += "; one replica is the least there can be"
     return f"{text}; {len(missed)} of {len(plan.latency)} targets missed" if missed else text
 
 
 def _target(row: LatencyRow) -> str:
-    name = f"{row.class_name}: {fmt.metric(row.metric)} {fmt.percentile(row.percentile)}"
+    name = f"{row.class_name} {fmt.metric(row.metric)} {fmt.percentile(row.percentile)}"
+    name = without_only_class(name)
     values = f"{fmt.seconds(row.worst_s)} of {fmt.seconds(row.limit_s)}"
     return f"{name} {values} in the window {row.worst_window}"
 
@@ -219,6 +231,7 @@ def _beyond(plan: Plan) -> str:
         return ""
     row, more = rows[0], f" and {len(rows) - 1} more" if len(rows) > 1 else ""
     name = f"{row.class_name} {fmt.metric(row.metric)} {fmt.percentile(row.percentile)}"
+    name = without_only_class(name)
     return f"; the error band of {name}{more} reaches beyond the limit"
 
 

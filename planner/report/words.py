@@ -19,6 +19,7 @@ GRADES: Mapping[str, str] = {
     "measured": "measured",
     "calibrated": "model calibrated on measurements",
     "datasheet": "datasheet",
+    "published": "published",
     "closed_form": "closed-form estimate",
     "replayed": "replayed",
     "declared": "declared by you",
@@ -29,7 +30,7 @@ REASONS: Mapping[str, str] = {
     "overloads": "overloads in the surge",
     "does_not_fit": "does not fit in memory",
     "engine_default": "engine defaults",
-    "not_allowed": "not allowed by slo.yaml",
+    "not_allowed": "not allowed",
     "smaller_margin": "no larger margin",
 }
 OUTCOMES: Mapping[str, str] = {
@@ -73,7 +74,8 @@ FIELDS: Mapping[str, str] = {
     "prompt_tokens": "prompt length",
     "step_time": "step time",
     "draw": "which requests meet on a replica",
-    "bursts_of_the_sample": "bursts of the sample taken as the service's",
+    "bursts_of_the_sample": "the sample's bursts",
+    "session_reuse": "session history",
     "growth": "growth",
     "load": "load",
     "headroom": "headroom",
@@ -82,10 +84,16 @@ FIELDS: Mapping[str, str] = {
     "seed": "seed",
     "demand": "demand",
 }
+DOUBTS: Mapping[str, str] = {
+    "step_time": "steps slower or faster by their band (section 8)",
+    "draw": "another draw of which requests meet on a replica",
+    "bursts_of_the_sample": "the sample's bursts are the service's own",
+}
 METRICS: Mapping[str, str] = {"ttft_s": "TTFT", "tpot_s": "TPOT", "itl_s": "ITL", "e2e_s": "E2E"}
 
 
-_METRIC_ID = re.compile(r"\b(ttft_s|tpot_s|itl_s|e2e_s)\b")
+_METRIC_ID = re.compile(r"\b(?:all )?(ttft_s|tpot_s|itl_s|e2e_s)\b")
+_ONLY_CLASS = re.compile(r"\ball (?=TTFT|TPOT|ITL|E2E)")
 
 
 def worded(text: str) -> str:
@@ -93,8 +101,19 @@ def worded(text: str) -> str:
 
     >>> worded("chat ttft_s p99 ≤ 2 s")
     'chat TTFT p99 ≤ 2 s'
+    >>> worded("all ttft_s p99 ≤ 2 s")
+    'TTFT p99 ≤ 2 s'
     """
-    return _METRIC_ID.sub(lambda match: METRICS[match[0]], text)
+    return _METRIC_ID.sub(lambda match: METRICS[match[1]], text)
+
+
+def without_only_class(text: str) -> str:
+    """Return `text` without the name that the one class of an undivided trace has.
+
+    >>> without_only_class("nearest to its limit is all TPOT p99 ≤ 200 ms")
+    'nearest to its limit is TPOT p99 ≤ 200 ms'
+    """
+    return _ONLY_CLASS.sub("", text)
 
 
 def word(table: Mapping[str, str], key: str) -> str:

@@ -79,6 +79,8 @@ def batch_map(decision: Decision, binding: Judged, found: Sequence[Family]) -> B
             limit=_limit(decision, binding, grid, i),
             replicas=grid.replicas[i],
             replay_holds=_replay_holds(decision, cost, member) if i in asked else None,
+            replay_margin=_margins(decision, member)[0],
+            replay_missed=_margins(decision, member)[1],
         )
         for i, member in enumerate(grid.members)
     )
@@ -217,6 +219,13 @@ def _replay_holds(decision: Decision, cost: StepCost, member: Candidate) -> bool
     trial = replace(confirmed.trial, candidate=member, cost=cost, settings=settings)
     load = fleet_load(case.needs) / decision.replicas
     return trial.holds(load, decision.replicas, confirmed.spans)
+
+
+def _margins(decision: Decision, member: Candidate) -> tuple[float | None, float | None]:
+    """Return the margins above the load that the search's replay found to hold and to be missed."""
+    confirmed = decision.confirmed
+    nothing = (None, None)
+    return nothing if confirmed is None else confirmed.margins.get(member.deployment, nothing)
 
 
 def bounds(cells: Sequence[BatchCell], decision: Decision) -> Mapping[str, str]:

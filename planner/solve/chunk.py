@@ -14,6 +14,7 @@ from planner.solve.candidates import BUDGETS, default_deployment, sized
 from planner.solve.capacity import Judged
 from planner.solve.case import Decision
 from planner.solve.estimate import estimate
+from planner.solve.fleet import fleet_load
 from planner.solve.plan import ChunkAnalysis, ChunkPoint
 from planner.solve.search import configs_of
 from planner.solve.steady import State, lanes, steady
@@ -143,15 +144,17 @@ def _curve(
             inputs.bandwidth_bytes_per_s,
         )
     )
+    rest = np.where(prompt_tokens % sizes > 0.0, prompt_tokens % sizes, sizes)
+    last = _step_with(cost, seqs, context, rest, past, case.mixes)
     return tuple(
         ChunkPoint(
             chunk_tokens=int(size),
             step_s=float(time),
             compute_s=float(flops),
             floor_s=floor,
-            ttft_s=float(theory.ttft_s(prompt_tokens, size, time)),
+            ttft_s=float(theory.ttft_s(prompt_tokens, size, time) - time + ending),
         )
-        for size, time, flops in zip(sizes, times, np.asarray(compute), strict=True)
+        for size, time, flops, ending in zip(sizes, times, np.asarray(compute), last, strict=True)
     )
 
 
@@ -167,8 +170,9 @@ def _step_with(
 def interval(decision: Decision, judged: Judged) -> tuple[int | None, str, int | None, str]:
     """Return the budgets (flags) that TTFT and TPOT/ITL targets allow, and what sets each end.
 
-    Evaluated like the plan itself, queueing included, at the plan's load: the smallest budget with
-    every TTFT target met, the largest with every TPOT and ITL target met. None: no budget does.
+    Evaluated like the map of budgets and slots, queueing included, at the load that each replica
+    must carry with headroom: the smallest budget with every TTFT target met, the largest with every
+    TPOT and ITL target met. None: no budget does.
     """
     budgets = np.unique(np.geomspace(64, BUDGETS[-1], INTERVAL_BUDGETS).round()).astype(int)
     budgets = budgets[budgets >= min(decision.deployment.max_num_seqs, 256)]
@@ -179,7 +183,7 @@ def interval(decision: Decision, judged: Judged) -> tuple[int | None, str, int |
     flags = [m.deployment.max_num_batched_tokens for m in fitting]
     cost = case.cost(decision.with_budget(max(flags)))
     at = lanes(
-        np.full(len(configs), decision.load),
+        np.full(len(configs), fleet_load(case.screen_needs) / decision.replicas),
         configs.max_num_batched_tokens,
         configs.max_num_seqs,
         configs.kv_tokens,

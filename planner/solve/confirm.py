@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.sim.replay import Replay
@@ -16,6 +16,7 @@ from planner.solve.finalists import (
     Finalist,
     best_settings,
     cheapest_by_replay,
+    known_margin,
     replayed_option,
 )
 from planner.solve.fleet import fleet_load, replica_factor
@@ -39,7 +40,8 @@ class Confirmed:
 
     `whole` is the whole trace at the plan's load, `spans` the windows that decide, `asked` the
     configurations that were replayed. `counts` holds the least and most replicas for load under
-    each named doubt; `screen_ratio` is the replayed capacity over the equations'.
+    each named doubt, `margins` the load above what the plan needs that a configuration is known to
+    hold and to miss; `screen_ratio` is the replayed capacity over the equations'.
     """
 
     trial: Trial
@@ -47,6 +49,7 @@ class Confirmed:
     whole: Replay
     asked: frozenset[Deployment]
     counts: dict[str, tuple[int, int]]
+    margins: dict[Deployment, tuple[float | None, float | None]]
     screen_ratio: float
 
 
@@ -107,8 +110,8 @@ def confirm(
         best = replayed_option(case, last.option.priced, last.trial, last.option.factor, spans)
         stale = best.option.replicas != last.option.replicas
         note(best.option)
-    asked = frozenset(each for each, made in trials.items() if made is not None)
-    decided = _decided(decision, best, spans, asked)
+    made = {each: trial for each, trial in trials.items() if trial is not None}
+    decided = _decided(decision, best, spans, made)
     check_practical(decided, best.option)
     return decided, [first.option, best.option]
 
@@ -176,7 +179,7 @@ def _nothing_survives(decision: Decision) -> TargetsError:
 
 
 def _decided(
-    decision: Decision, best: Finalist, spans: tuple[Span, ...], asked: frozenset[Deployment]
+    decision: Decision, best: Finalist, spans: tuple[Span, ...], asked: Mapping[Deployment, Trial]
 ) -> Decision:
     """Return the decision for the winner, with everything the plan needs to explain it."""
     case, candidate = decision.case, best.trial.candidate
@@ -191,8 +194,14 @@ def _decided(
         trial=best.trial,
         spans=spans,
         whole=best.trial.whole(load, count),
-        asked=asked,
+        asked=frozenset(asked),
         counts=_doubts(case, best, spans, cost.band),
+        margins={
+            deployment: known_margin(trial, case, count, spans)
+            for deployment, trial in asked.items()
+            if deployment.gpu == candidate.deployment.gpu
+            and deployment.gpus == candidate.deployment.gpus
+        },
         screen_ratio=ratio,
     )
     return Decision(

@@ -24,7 +24,7 @@ BY_EQUATIONS_ONLY = (
     "Preemption is kept away from, not simulated: its recompute work is not in the latencies.",
 )
 BY_REPLAY = (
-    "Alternatives and the count for even traffic come from the equations, scaled to the replay.",
+    "Rows of section 6 not asked by replay and the count for even traffic: equations, then scaled.",
     "Cached prefixes are those the log reports; the replay evicts none of them.",
 )
 
@@ -93,7 +93,7 @@ def evidence(decision: Decision) -> tuple[Evidence, ...]:
         ),
         Evidence(
             quantity="model architecture",
-            grade="measured",
+            grade="published",
             source=f"{case.model.source} {case.model.date}",
             band=None,
         ),

@@ -154,6 +154,7 @@ def _row(
         worst_s=value,
         low_s=low,
         high_s=high,
+        high_by_doubt_s={"step_time": high},
         whole_s=worst.whole_s,
         attainment=float(attained),
         margin=(target.limit_s - value) / target.limit_s,

@@ -181,6 +181,26 @@ def _holds(trial: Trial, needed: float, step: int, count: int, spans: Sequence[S
     return trial.holds(needed * (1.0 + margin), count, spans)
 
 
+def known_margin(
+    trial: Trial, case: Case, count: int, spans: Sequence[Span]
+) -> tuple[float | None, float | None]:
+    """Return the largest margin that a trial is known to hold and the least it is known to miss.
+
+    Only what it was asked before counts; None: nothing of the kind.
+    """
+    needed = fleet_load(case.needs) / count
+    holds, misses = None, None
+    for margin in (0.0, *MARGINS):
+        load = needed * (1.0 + margin)
+        asked = [span for span in spans if trial.knows(load, count, span)]
+        verdicts = [trial.probed(load, count, span).holds for span in asked]
+        if not all(verdicts):
+            misses = margin if misses is None else misses
+        elif len(asked) == len(spans):
+            holds = margin
+    return holds, misses
+
+
 def _neighbours(candidate: Candidate, priced: Priced) -> list[Candidate]:
     """Return members with nearby budgets and the same slots, and the one with the next fewer."""
     mine = candidate.deployment

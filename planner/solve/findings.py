@@ -13,7 +13,13 @@ from planner.solve.plan import Finding
 FINDINGS: Mapping[str, tuple[str, ...]] = {
     # Decode against the ridge (theory §4.11): context above threshold 2P/(kR) is memory bound.
     "decode_memory_bound": ("context_tokens", "threshold_tokens", "decode_seqs"),
-    "decode_not_memory_bound": ("context_tokens", "threshold_tokens", "decode_seqs"),
+    "decode_not_memory_bound": (
+        "context_tokens",
+        "threshold_tokens",
+        "decode_seqs",
+        "crossing_seqs",  # at which decode alone reaches the ridge point
+        "most_seqs",  # that run at once: slots, and what the KV cache holds
+    ),
     # The chosen chunk against C* (§4.1); step_ratio = calibrated step at chosen / at C*.
     "below_balance_point": ("chosen_tokens", "balance_tokens", "step_ratio"),
     "above_balance_point": ("chosen_tokens", "balance_tokens", "step_ratio"),
@@ -114,7 +120,15 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "launch_s",
     ),
     "budget_overloads": ("max_num_batched_tokens", "supply_tokens_per_s", "demand_tokens_per_s"),
-    "one_replica_lost": ("class_name", "metric", "percentile", "limit_s", "attainment_share"),
+    "one_replica_lost": (
+        "class_name",
+        "metric",
+        "percentile",
+        "limit_s",
+        "attainment_share",
+        "replicas",
+    ),
+    "node_holds_replicas": ("gpus_per_node", "replicas_per_node", "replicas", "spare"),
     "single_replica": ("replicas",),
     # Traffic portraits (§3) and interference.
     "long_prompt_low_concurrency": ("class_name", "mean_input_tokens", "mean_output_tokens"),
@@ -124,6 +138,7 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # What the answer rests on.
     "prefix_cache_assumption": ("reusable_share", "used_share", "replicas"),
     "prefix_reuse_unknown": (),
+    "sessions_may_reuse": ("sessions",),
     "replay_pending": (),
     "verified": (
         "requests",
@@ -139,6 +154,8 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
         "load_factor",
         "raw_10min_tokens_per_s",
         "raw_minute_tokens_per_s",
+        "raw_10min_use_share",
+        "raw_minute_use_share",
     ),
     "few_requests_windows_merged": ("class_name", "requests", "windows"),
     "quantised_timestamps": ("quantum_s",),

@@ -123,14 +123,16 @@ def one_fewer(decision: Decision) -> Miss | None:
 def replayed_sensitivities(decision: Decision, confirmed: Confirmed) -> tuple[Sensitivity, ...]:
     """Return the plan's count under each moved assumption, every one asked by replay.
 
-    Load and headroom follow from the replayed capacity of one replica by arithmetic; slower and
-    faster steps from the counts that make the plan's band.
+    Load and headroom follow from the replayed capacity of one replica by arithmetic; bursts, slower
+    and faster steps from the counts that make the plan's band.
     """
     asked = asked_of(decision, confirmed)
     return (
         *_loads(decision),
+        *_bursts(decision, confirmed, asked),
         *_step_times(decision, confirmed, asked),
         *_lengths(decision, asked),
+        *_session_reuse(decision, asked),
         *_memory(decision, asked),
         *_targets(decision, asked),
     )
@@ -182,6 +184,47 @@ def _step_times(decision: Decision, confirmed: Confirmed, asked: Asked) -> Itera
         misses = asked.of(trial).misses(count - 1, as_declared) if count > 1 else []
         change = f"{sign}{100 * band:.0f} %"
         yield _row(decision, "step_time", change, count, miss=misses[0] if misses else None)
+
+
+def _bursts(decision: Decision, confirmed: Confirmed, asked: Asked) -> Iterator[Sensitivity]:
+    """Yield a sample's bursts read as the service's own, where the trace is laid over itself."""
+    counts = confirmed.counts.get("bursts_of_the_sample")
+    if counts is None or counts[1] == decision.replicas:
+        return
+    misses = asked.of(asked.trial.burstier).misses(counts[1] - 1, as_declared)
+    miss = misses[0] if misses else None
+    yield _row(decision, "bursts_of_the_sample", "as the service's own", counts[1], miss=miss)
+
+
+def _session_reuse(decision: Decision, asked: Asked) -> Iterator[Sensitivity]:
+    """Yield every turn finding its session's history cached, where the log does not tell."""
+    requests = asked.trial.requests
+    told = len(requests.block_ids) or bool(requests.cached_tokens.any())
+    if told or not decision.deployment.enable_prefix_caching:
+        return
+    resent = history_cached(requests)
+    if resent.cached_tokens.any():
+        count, miss = asked.of(replace(asked.trial, requests=resent)).fewest(
+            decision.replicas, easier=True
+        )
+        yield _row(decision, "session_reuse", "cached", count, miss=miss)
+
+
+def history_cached(requests: Requests) -> Requests:
+    """Return the trace with each turn's prompt cached as far as the turn before it reached.
+
+    A turn whose prompt is shorter than the prompt and answer before it starts anew. At best: the
+    router keeps a session on its replica, and nothing is evicted between two turns.
+    """
+    order = np.argsort(requests.session_id, kind="stable")  # in order of arrival within a session
+    session, length = requests.session_id[order], requests.input_tokens[order]
+    reached = np.zeros(len(order), np.int64)
+    reached[1:] = (length + requests.output_tokens[order])[:-1]
+    follows = np.zeros(len(order), np.bool_)
+    follows[1:] = (session[1:] == session[:-1]) & (session[1:] >= 0) & (reached[1:] <= length[1:])
+    cached = np.zeros(len(order), np.int64)
+    cached[order] = np.where(follows, np.minimum(reached, length - 1), 0)
+    return replace(requests, cached_tokens=cached)
 
 
 def _lengths(decision: Decision, asked: Asked) -> Iterator[Sensitivity]:

@@ -76,6 +76,9 @@ class LatencyRow:
     worst_s: float
     low_s: float
     high_s: float
+    high_by_doubt_s: Mapping[
+        str, float
+    ]  # the value under each doubt that raises it: "step_time", …
     whole_s: float
     attainment: float
     margin: float
@@ -94,7 +97,7 @@ class ChunkPoint:
     step_s: float  # calibrated
     compute_s: float  # theory: 2P(C + D)/F
     floor_s: float  # theory: (weights + D·S·k)/W
-    ttft_s: float  # ⌈T/C⌉·τ of the mean prompt of the binding class, every step full
+    ttft_s: float  # ⌈T/C⌉ steps for a mean prompt of the binding class, the last with the rest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +147,8 @@ class BatchCell:
     limit: str  # the target missed most, or nearest to being missed; "stability"
     replicas: int | None  # that this pair needs in the window that decides, spares included
     replay_holds: bool | None
+    replay_margin: float | None  # load above what is needed that replay found to hold
+    replay_missed: float | None  # the least above it at which replay found a target missed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

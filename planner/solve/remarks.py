@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from planner.solve.capacity import IDLE
 from planner.solve.case import Decision
+from planner.solve.chunk import NEXT_TOKEN
 from planner.solve.demand import busiest
 from planner.solve.estimate import estimate, percentile_s
 from planner.solve.findings import finding
 from planner.solve.fleet import replica_factor
+from planner.solve.moved import history_cached
 from planner.solve.plan import Finding, LatencyRow
 from planner.solve.remarks_engine import Parts, chunk_remarks, longest_gap_s, memory_remarks
 from planner.solve.replayed import after_loss
@@ -146,7 +148,25 @@ def _fleet(parts: Parts) -> Iterator[Finding]:
         percentile=row.percentile,
         limit_s=row.limit_s,
         attainment_share=_attained_after_loss(decision, row),
+        replicas=decision.replicas + decision.case.slo.spare_replicas,
     )
+    yield from _node(decision)
+
+
+def _node(decision: Decision) -> Iterator[Finding]:
+    """Yield how many replicas a node can take with it, where that is more than the spares."""
+    spare = decision.case.slo.spare_replicas
+    replicas, each = decision.replicas + spare, decision.deployment.gpus
+    node = decision.case.gpu(decision.deployment.gpu).gpus_per_node
+    there = min(replicas, node // each)
+    if there > spare > 0:
+        yield finding(
+            "node_holds_replicas",
+            gpus_per_node=node,
+            replicas_per_node=there,
+            replicas=replicas,
+            spare=spare,
+        )
 
 
 def _traffic(parts: Parts) -> Iterator[Finding]:
@@ -181,9 +201,11 @@ def portrait(input_per_output: float, decode_seqs: float) -> str | None:
 
 
 def _interference(parts: Parts) -> Iterator[Finding]:
-    """Yield the long class whose chunks stretch the tokens of a short one."""
+    """Yield the long class whose chunks stretch the tokens of a short one that is promised them."""
     by_prompt = sorted(parts.decision.case.profile.classes, key=lambda c: c.input_tokens.p99)
-    short, long = by_prompt[0], by_prompt[-1]
+    watched = {row.class_name for row in parts.latency if row.metric in NEXT_TOKEN}
+    short = next((c for c in by_prompt if c.name in watched), by_prompt[0])
+    long = by_prompt[-1]
     if long.input_tokens.p99 < LONG_OVER_SHORT * short.input_tokens.p99:
         return
     yield finding(
@@ -242,16 +264,18 @@ def _verdict(decision: Decision) -> Finding:
     )
 
 
-def _unsmoothed(decision: Decision) -> dict[str, float]:
-    """Return the surge of a sampled trace as it stands, scaled to the fleet."""
+def _unsmoothed(parts: Parts) -> dict[str, float]:
+    """Return the surge of a sampled trace as it stands, and the share of the supply that it is."""
+    decision, surge = parts.decision, parts.surge
     traffic, fleet = decision.demand.traffic, decision.case.needs.fleet_factor
-    return {
-        name: fleet * busiest(traffic, traffic.prompt_tokens, length_s, 0.0, traffic.span_s)[0]
-        for name, length_s in (
-            ("raw_10min_tokens_per_s", TEN_MINUTES_S),
-            ("raw_minute_tokens_per_s", MINUTE_S),
-        )
-    }
+    budget = decision.deployment.max_num_batched_tokens
+    row = next(each for each in surge.budgets if each.max_num_batched_tokens == budget)
+    found: dict[str, float] = {}
+    for name, length_s in (("raw_10min", TEN_MINUTES_S), ("raw_minute", MINUTE_S)):
+        rate, _ = busiest(traffic, traffic.prompt_tokens, length_s, 0.0, traffic.span_s)
+        found[f"{name}_tokens_per_s"] = rate * fleet
+        found[f"{name}_use_share"] = rate * fleet / (surge.replicas * row.prompt_tokens_per_s)
+    return found
 
 
 def _basis(parts: Parts) -> Iterator[Finding]:
@@ -265,7 +289,7 @@ def _basis(parts: Parts) -> Iterator[Finding]:
             "sampling_thins_bursts",
             sample_rate=case.slo.sample_rate,
             load_factor=decision.load,
-            **_unsmoothed(decision),
+            **_unsmoothed(parts),
         )
     yield from _merged(parts.latency)
     quantum = profile.total.arrivals.time_quantum_s
@@ -294,6 +318,9 @@ def _prefix(parts: Parts) -> Iterator[Finding]:
         )
     elif decision.case.slo.prefix_caching:
         yield finding("prefix_reuse_unknown")
+        requests = decision.case.requests
+        if decision.confirmed is not None and history_cached(requests).cached_tokens.any():
+            yield finding("sessions_may_reuse", sessions=int(requests.session_id.max()) + 1)
 
 
 def _used_share(decision: Decision, reusable: float) -> float:

@@ -37,6 +37,16 @@ class Parts:
     concurrency: Concurrency
 
 
+def crossing_seqs(inputs: TheoryInputs, context_tokens: float) -> float:
+    """Return the sequences at which decode alone reaches the ridge point: w/(φ/R − S·k).
+
+    From D·φ/(R·B) = (w + D·S·k)/B, the compute term of D tokens against the memory floor. Only
+    below the context of `memory_bound_context_tokens`.
+    """
+    read = context_tokens * inputs.kv.bytes_per_token(context_tokens)
+    return inputs.weight_bytes / (inputs.token_flops / inputs.ridge_flops_per_byte - read)
+
+
 def chunk_remarks(parts: Parts) -> Iterator[Finding]:
     """Yield what the theory says about the budget."""
     chunk, decision = parts.chunk, parts.decision
@@ -45,13 +55,18 @@ def chunk_remarks(parts: Parts) -> Iterator[Finding]:
     threshold = inputs.kv.memory_bound_context_tokens(
         inputs.token_flops, inputs.ridge_flops_per_byte
     )
-    bound = chunk.context_tokens > threshold
-    yield finding(
-        "decode_memory_bound" if bound else "decode_not_memory_bound",
-        context_tokens=chunk.context_tokens,
-        threshold_tokens=threshold,
-        decode_seqs=chunk.decode_seqs,
-    )
+    told = {
+        "context_tokens": chunk.context_tokens,
+        "threshold_tokens": threshold,
+        "decode_seqs": chunk.decode_seqs,
+    }
+    if chunk.context_tokens > threshold:
+        yield finding("decode_memory_bound", **told)
+    else:
+        held = decision.candidate.memory.kv_tokens / max(chunk.context_tokens, 1.0)
+        most = min(float(deployment.max_num_seqs), held)
+        crossing = crossing_seqs(inputs, chunk.context_tokens)
+        yield finding("decode_not_memory_bound", **told, crossing_seqs=crossing, most_seqs=most)
     yield from _balance(parts, inputs)
     yield from _whether(parts)
     yield finding(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.sim.metrics import TargetResult, WindowResult
@@ -16,6 +16,7 @@ from planner.solve.steps import stretched
 from planner.solve.verify import Span, Trial
 from planner.solve.windows import window_label
 
+DOUBTS = ("", "step_time", "bursts_of_the_sample")  # faster steps, slower steps, burstier copies
 SUSPECTS = 2  # windows of the whole trace's replay that are asked again, beside the deciding ones
 
 
@@ -52,8 +53,8 @@ def replayed_rows(
         worst, span = max(found, key=lambda pair: pair[0].value_s)
         if span not in doubted:
             doubted[span] = tuple(again(reading, span) for reading in doubts)
-        others = [w for each in doubted[span] if (w := _same(each, result)) is not None]
-        rows.append(_row(decision, result, [worst, *others]))
+        others = [_same(each, result) for each in doubted[span]]
+        rows.append(_row(decision, result, worst, others))
     return with_binding(rows, fewer)
 
 
@@ -83,9 +84,16 @@ def _same(replayed: Replay, result: TargetResult) -> WindowResult | None:
     return None
 
 
-def _row(decision: Decision, result: TargetResult, found: list[WindowResult]) -> LatencyRow:
-    """Return the row of one target from its worst window: as expected first, then the doubts."""
-    case, target, worst = decision.case, result.target, found[0]
+def _row(
+    decision: Decision,
+    result: TargetResult,
+    worst: WindowResult,
+    doubts: Sequence[WindowResult | None],
+) -> LatencyRow:
+    """Return the row of one target from its worst window, as expected and under each doubt."""
+    case, target = decision.case, result.target
+    under = [worst.value_s, *(each.value_s for each in doubts if each is not None)]
+    named = zip(DOUBTS, doubts, strict=False)
     window = next(
         w
         for w in decision.demand.windows
@@ -98,8 +106,9 @@ def _row(decision: Decision, result: TargetResult, found: list[WindowResult]) ->
         percentile=target.percentile,
         limit_s=target.limit_s,
         worst_s=worst.value_s,
-        low_s=min(each.value_s for each in found),
-        high_s=max(each.value_s for each in found),
+        low_s=min(under),
+        high_s=max(under),
+        high_by_doubt_s={name: each.value_s for name, each in named if name and each is not None},
         whole_s=result.whole_s,
         attainment=worst.attainment,
         margin=(target.limit_s - worst.value_s) / target.limit_s,

@@ -26,6 +26,7 @@ from planner.solve.stretch import LEAD_S
 from planner.solve.verify import Span, Trial
 from planner.solve.windows import window_edges, window_label
 from planner.spec.slo import Slo
+from planner.text import counted
 from planner.units import HOUR_S, WEEK_S
 
 Floats = NDArray[np.float64]
@@ -165,9 +166,8 @@ def _timetable(fleet: _Fleet, guess: int) -> Course:
         # Other replicas serve these hours now, and what enters the next ones has changed.
         changed = [(a, b + LEAD_S) for (a, b), n in zip(fleet.hours, more, strict=True) if n]
         asked = [span for span in fleet.spans if _overlaps(span, changed)]
-    raise InfeasibleError(
-        f"no timetable was found: {len(missed)} windows still miss a target with more replicas"
-    )
+    short = counted(len(missed), "window")
+    raise InfeasibleError(f"no timetable was found: {short} miss a target with more replicas too")
 
 
 def _overlaps(span: Span, others: Sequence[Span]) -> bool:

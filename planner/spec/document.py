@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from planner.errors import InputError, Problem
 
@@ -25,6 +25,20 @@ class Node:
     items: Mapping[str, Node] | tuple[Node, ...] | None = None  # of a mapping or a sequence
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     size: int = 1
+
+    def joined(self, other: Node) -> Node:
+        """Return a mapping with the keys of another that it lacks; anything else as it is.
+
+        For a key written twice: what stands under the second is looked over too.
+        """
+        if not (isinstance(self.items, Mapping) and isinstance(other.items, Mapping)):
+            return self
+        return replace(
+            self,
+            items={**other.items, **self.items},
+            keys={**other.keys, **self.keys},
+            size=self.size + other.size,
+        )
 
     def plain(self) -> object:
         """Return the value as fresh dicts, lists and scalars."""

@@ -14,7 +14,8 @@ class Stock:
     """One GPU type in one region: what is there, what can be had, at which price.
 
     `available` has one entry for each quarter and includes what is held. `committed` are paid for
-    through all quarters; what is bought must be kept for `term_quarters`.
+    through all quarters; what is bought must be kept for `term_quarters`. Getting or giving back
+    one GPU costs `buy_usd` or `release_usd` once.
     """
 
     gpu: str  # catalogue id
@@ -25,6 +26,8 @@ class Stock:
     usd_per_hour: float
     price_source: str  # "fleet.yaml", or the catalogue's source and date
     term_quarters: int
+    buy_usd: float = 0.0
+    release_usd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,11 +12,13 @@ from planner.errors import InputError, Problem
 from planner.spec import catalog
 from planner.spec.document import Document, PathTuple, raise_for
 from planner.spec.fleet import Fleet, Growth, Launch, Past, Service, Stock
+from planner.spec.kinds import refuse_other_kind
 from planner.spec.load import scan_document
 from planner.spec.plausible import implausible
 from planner.spec.slo import Slo
 from planner.spec.slo_file import load_slo
 from planner.spec.validate import validate
+from planner.text import counted
 
 SCHEMA = "fleet"
 DEFAULT_QUARTERS = 4
@@ -32,6 +34,7 @@ def load_fleet(path: Path) -> tuple[Fleet, tuple[str, ...]]:
         Anything is wrong with it or with an slo.yaml it names: all problems, with their places.
     """
     document = scan_document(path)
+    refuse_other_kind(document, SCHEMA)
     problems = validate(document, SCHEMA)
     raise_for(problems)
     data = document.data
@@ -94,7 +97,11 @@ class _Reader:
 
     def _length(self, path: PathTuple, value: object) -> Iterator[Problem]:
         if isinstance(value, list) and len(value) != self.quarters:
-            message = f"has {len(value)} entries, the plan has {self.quarters} quarters"
+            found, wanted = (
+                counted(len(value), "entry", "entries"),
+                counted(self.quarters, "quarter"),
+            )
+            message = f"has {found}, the plan has {wanted}"
             yield self.document.problem(path, message, "one number stands for all quarters")
 
     def _stock_problems(self, path: PathTuple, item: Mapping[str, Any]) -> Iterator[Problem]:
@@ -202,6 +209,8 @@ class _Reader:
             usd_per_hour=float(price or 0.0),
             price_source=source,
             term_quarters=int(item.get("term_quarters", 1)),
+            buy_usd=float(item.get("buy_usd", 0.0)),
+            release_usd=float(item.get("release_usd", 0.0)),
         )
 
     def _gpu(self, path: PathTuple, typed: str, *, key: bool = True) -> str | None:

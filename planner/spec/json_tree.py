@@ -124,6 +124,7 @@ class _Scanner:
             item = self.value()
             if key in items:
                 self.problems.append(duplicate(self.file, key, place, keys[key]))
+                items[key] = items[key].joined(item)
             else:
                 items[key] = item
                 keys[key] = place

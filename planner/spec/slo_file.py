@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.errors import InputError, Problem
 from planner.spec.document import Document, in_order, raise_for
+from planner.spec.kinds import refuse_other_kind
 from planner.spec.load import scan_document
 from planner.spec.plausible import implausible
 from planner.spec.schema import load_schema, with_defaults
@@ -20,6 +21,7 @@ from planner.spec.slo_classes import (
     declared_classes,
 )
 from planner.spec.validate import validate
+from planner.text import counted
 
 SCHEMA = "slo"
 
@@ -33,6 +35,7 @@ def load_slo(path: Path) -> Slo:
         Anything is wrong with it: all problems, sorted by place, each with line and column.
     """
     document = scan_document(path)
+    refuse_other_kind(document, SCHEMA)
     problems = validate(document, SCHEMA)
     if not isinstance(document.data, Mapping):
         raise InputError(problems)
@@ -70,7 +73,7 @@ def _contradictions(document: Document, data: Mapping[str, Any]) -> Iterator[Pro
     if isinstance(current, Mapping):
         replicas, gpus = current.get("replicas"), current.get("gpus")
         if isinstance(gpus, int) and isinstance(replicas, int) and gpus < replicas:
-            message = f"{gpus} GPUs cannot run {replicas} replicas"
+            message = f"{counted(gpus, 'GPU')} cannot run {counted(replicas, 'replica')}"
             yield document.problem(("current", "gpus"), message, "count the GPUs of all replicas")
 
 

@@ -161,6 +161,7 @@ class _Builder:
         parent.key = None
         if key in parent.items:
             self.problems.append(duplicate(self.file, key, (line, column), parent.keys[key]))
+            parent.items[key] = parent.items[key].joined(node)
         elif not parent.dropped:
             parent.items[key] = node
             parent.keys[key] = (line, column)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.errors import Problem
+from planner.spec.kinds import refuse_other_kind
 from planner.spec.load import Document, raise_for, scan_document
 from planner.spec.validate import validate
 from planner.synth.generate import MAX_ROWS, MAX_SESSIONS, expected_size
@@ -25,6 +26,7 @@ def load_recipe(path: Path) -> Recipe:
         The file cannot be read, breaks `schemas/synth.schema.json`, or contradicts itself.
     """
     document = scan_document(path)
+    refuse_other_kind(document, "synth")
     problems = validate(document, "synth")
     if not problems:
         problems = list(_contradictions(document))

@@ -25,7 +25,7 @@ def test_it_says_what_is_recommended_what_binds_and_where_the_report_is(example)
     text = summary(example(), Path("reports/week42-h100"))
     assert "7 × H100-80GB-SXM" in text
     assert "[6–8]" in text
-    assert "chat: TPOT p99 46.8 ms of 50 ms" in text
+    assert "chat TPOT p99 46.8 ms of 50 ms" in text
     assert text.endswith("reports/week42-h100/report.md\n")
 
 
@@ -63,7 +63,7 @@ def test_a_closed_form_plan_says_so(example):
 
 def test_where_one_replica_is_the_least_nothing_binds(example, edge):
     text = summary(edge("one_gpu_without_dates"))
-    assert "Nearest       chat: TPOT p99 46.8 ms of 50 ms" in text
+    assert "Nearest       chat TPOT p99 46.8 ms of 50 ms" in text
     assert "one replica is the least there can be" in " ".join(text.split())
     assert "Binds" not in text
     assert "Binds" in summary(example())

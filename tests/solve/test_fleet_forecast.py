@@ -174,3 +174,42 @@ def test_a_shrinking_service_is_planned_at_the_start_of_the_quarter(now):
     made = forecast(replace(FLEET, quarters=2), shrinking, now)
     halves = quarters_from(FLEET.start, quarter_start(FLEET.start, 1))
     assert [q.expected for q in made.quarters] == pytest.approx([10.0, 10.0 * 0.5**halves])
+
+
+def test_declared_growth_of_what_is_not_live_yet_counts_from_its_first_day(now):
+    growth = Growth(expected=0.25, low=0.05, high=0.45)
+    live = date(2027, 4, 1)
+    made = forecast(FLEET, service(growth=growth, starts=live), now)
+    after = quarters_from(live, date(2027, 7, 1))
+    assert made.quarters[1].expected == pytest.approx(10.0 * 1.25**after)
+    assert made.quarters[1].high == pytest.approx(10.0 * 1.45**after)
+    assert made.growth_per_quarter == pytest.approx(0.25)
+    # One that went live before the traffic was measured has grown into it.
+    early = forecast(FLEET, service(growth=growth, starts=date(2026, 4, 1)), now)
+    whole = forecast(FLEET, service(growth=growth), now)
+    assert [q.expected for q in early.quarters] == [q.expected for q in whole.quarters]
+
+
+@pytest.mark.parametrize("how", ["trend", "flat", "declared", "live later"])
+def test_every_quarter_comes_about_as_the_report_says(now, how):
+    """base·(1 + growth)^elapsed·factor + added, for each way to forecast."""
+    launches = (
+        Launch(name="x", date=date(2027, 5, 1), factor=1.3, requests_per_s=0.0),
+        Launch(name="y", date=date(2027, 8, 1), factor=1.0, requests_per_s=2.0),
+    )
+    history = {
+        "trend": ((-4.0, 5.0), (-3.0, 6.1), (-2.0, 7.0), (-1.0, 8.6), (0.0, 10.0)),
+        "flat": ((-4.0, 10.0), (-3.0, 13.0), (-2.0, 10.0), (-1.0, 13.0), (-0.5, 10.0), (0.0, 10.0)),
+    }.get(how, now.history)
+    growth = None if how in ("trend", "flat") else Growth(expected=-0.1, low=-0.2, high=0.3)
+    asked = service(
+        launches=launches, growth=growth, starts=date(2027, 5, 15) if how == "live later" else None
+    )
+    made = forecast(FLEET, asked, replace(now, history=history))
+    assert made.method == (how if growth is None else "declared")
+    assert made.measurements == (1 if growth else len(history))
+    for quarter in made.quarters:
+        if quarter.live:
+            grown = made.base * (1.0 + made.growth_per_quarter) ** quarter.elapsed
+            assert quarter.expected == pytest.approx(grown * quarter.factor + quarter.added)
+            assert quarter.on in [quarter_start(FLEET.start, q) for q in range(5)]

@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 
 from planner.solve.fleet_plan.infeasible import no_fleet
 from planner.solve.fleet_plan.optimise import optimise
-from planner.solve.fleet_plan.question import Need, Question, Unit, usd_per_month
+from planner.solve.fleet_plan.question import (
+    Need,
+    Question,
+    Unit,
+    one_off_usd,
+    usd,
+    usd_per_month,
+)
 from planner.spec.fleet import Stock
 
 QUARTER_HOURS = 3 * 730.0
@@ -66,6 +73,7 @@ def paths(question, index, used):
             running = sum(bought[max(0, quarter - held.term_quarters + 1) :])
             fine = fine and now >= used[quarter] and now >= held.committed + running
             cost += held.usd_per_hour * (now * QUARTER_HOURS + abs(now - before))
+            cost += held.buy_usd * buy + held.release_usd * max(0, before - now)
             before = now
         if fine:
             yield cost, course
@@ -186,11 +194,12 @@ def test_one_quarter_equals_brute_force(demand, capacity, gpus, price, available
     term=st.integers(1, 2),
     change=st.sampled_from([0.0, 168.0, 1500.0]),
     budget=st.one_of(st.none(), st.floats(700.0, 4000.0)),
+    once=st.tuples(st.sampled_from([0.0, 500.0]), st.sampled_from([0.0, 3000.0])),
 )
 def test_two_quarters_equal_brute_force(
-    demand, price, available, held, committed, term, change, budget
+    demand, price, available, held, committed, term, change, budget, once
 ):
-    """Contracts, commitments and the cost of a change tie the quarters together."""
+    """Contracts, commitments and what changes cost tie the quarters together."""
     question = Question(
         units=(
             Unit(service=0, gpu="a", gpus=1, capacity=0.6),
@@ -205,6 +214,8 @@ def test_two_quarters_equal_brute_force(
                 held=min(held, available[0]),
                 committed=min(committed, *available[:2]),
                 term_quarters=term,
+                buy_usd=once[0],
+                release_usd=once[1],
             ),
             stock("b", usd_per_hour=price[1], available=available[2:]),
         ),
@@ -341,3 +352,19 @@ def test_what_is_bought_stays_for_its_term(term, held):
     )
     agree(question)
     assert optimise(question).held[0, 1] == held
+
+
+@pytest.mark.parametrize(("once", "held"), [(0.0, 1), (1000.0, 1), (1200.0, 2)])
+def test_what_is_needed_again_is_kept_once_changing_costs_more(once, held):
+    """A quarter of one GPU is 2,190 $; giving it back and buying it again costs twice `once`."""
+    question = Question(
+        units=(Unit(service=0, gpu="a", gpus=1, capacity=0.5),),
+        needs=(Need(name="x", demand=(1.0, 0.4, 1.0), regions=("r",)),),
+        stocks=(stock("a", available=(4, 4, 4), held=2, buy_usd=once, release_usd=once),),
+        quarters=3,
+    )
+    found = optimise(question)
+    assert found.held[0, 1] == held
+    paid = [one_off_usd(question, found, quarter) for quarter in range(3)]
+    assert paid == ([0.0, once, once] if held == 1 else [0.0, 0.0, 0.0])
+    assert usd(question, found) == pytest.approx((4 + held) * QUARTER_HOURS + sum(paid))

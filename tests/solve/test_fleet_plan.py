@@ -93,7 +93,23 @@ def test_the_money_and_the_gpus_add_up(plan):
                 p.gpus for p in quarter.placements if (p.gpu, p.region) == (stock.gpu, stock.region)
             ]
             assert sum(placed) == stock.used
+            assert stock.usd_per_month == pytest.approx(stock.held * stock.usd_per_gpu_month)
+        for each in quarter.services:
+            mine = [p for p in quarter.placements if p.service == each.service]
+            assert each.gpus == sum(p.gpus for p in mine)
+            assert each.usd_per_month == pytest.approx(sum(p.usd_per_month for p in mine))
+            assert each.capacity_requests_per_s == pytest.approx(
+                sum(p.capacity_requests_per_s for p in mine)
+            )
+        for p in quarter.placements:
+            (one,) = (c for c in plan.configurations if (c.service, c.gpu) == (p.service, p.gpu))
+            assert p.capacity_requests_per_s == pytest.approx(
+                p.replicas * one.capacity_requests_per_s
+            )
+            (price,) = (each for each in one.prices if each.region == p.region)
+            assert p.usd_per_month == pytest.approx(p.replicas * price.usd_per_month)
     assert plan.usd == pytest.approx(sum(quarter.usd for quarter in plan.quarters))
+    assert plan.replayed == sum(s.replayed for quarter in plan.quarters for s in quarter.services)
 
 
 def test_every_service_carries_what_is_planned_for_after_any_loss(plan):
@@ -104,10 +120,22 @@ def test_every_service_carries_what_is_planned_for_after_any_loss(plan):
                 continue
             assert each.provisioned_requests_per_s == each.high_requests_per_s
             # Headroom of 10 % is free even then.
-            left = 0.9 * each.capacity_after_loss_requests_per_s
-            assert left >= each.provisioned_requests_per_s * (1 - 1e-6)
+            assert each.required_requests_per_s == pytest.approx(
+                each.provisioned_requests_per_s / 0.9
+            )
+            left = each.capacity_after_loss_requests_per_s
+            assert left >= each.required_requests_per_s * (1 - 1e-6)
+            assert left == pytest.approx(
+                each.capacity_requests_per_s - each.loss.capacity_requests_per_s
+            )
+            assert each.loss.kind == ("region" if each.service == "chat" else "replicas")
             assert each.risk_after_loss <= 0.1 + 1e-6
             assert each.risk <= each.risk_after_loss
+            assert each.risk <= each.risk_at_low_band
+    for one in plan.configurations:
+        assert (one.redrawn is not None) is one.used
+        if one.redrawn is not None:
+            assert one.redrawn.hold <= one.redrawn.hold_with_headroom_free <= one.redrawn.draws == 5
     first = {each.service: each for each in plan.quarters[0].services}
     assert not first["jobs"].live
 
@@ -121,7 +149,7 @@ def test_chat_is_in_two_regions_each_enough_alone(plan):
                 p.replicas for p in quarter.placements if p.service == "chat" and p.region != region
             )
             carried = left * configuration.capacity_requests_per_s
-            assert carried >= needed.provisioned_requests_per_s * (1 - 1e-6)
+            assert carried >= needed.required_requests_per_s * (1 - 1e-6)
 
 
 def test_the_history_gives_the_growth(plan):

@@ -18,6 +18,7 @@ from planner.solve.moved import (
     Asked,
     as_declared,
     fewest_that_hold,
+    history_cached,
     longer_answers,
     longer_prompts,
     moved_limit,
@@ -175,3 +176,19 @@ def test_an_easier_move_asks_the_count_that_held_before_no_more():
     found, _ = asked(trial).fewest(6, easier=True)
     assert found == 6
     assert trial.stopped == 1  # 5 alone, which fails in the first span
+
+
+def test_history_is_cached_as_far_as_the_turn_before_it_reached():
+    """Turn 2 of session 0 holds turn 1 whole; turn 3 is shorter and starts anew; 5 stands alone."""
+    requests = replace(
+        poisson(1.0, 9.0, seed=1),
+        arrival_s=np.arange(5.0),
+        input_tokens=np.array([100, 80, 400, 90, 50]),
+        output_tokens=np.array([20, 10, 30, 5, 5]),
+        class_id=np.zeros(5, np.int64),
+        cached_tokens=np.zeros(5, np.int64),
+        session_id=np.array([0, 1, 0, 0, -1]),
+    )
+    assert history_cached(requests).cached_tokens.tolist() == [0, 0, 120, 0, 0]
+    whole = replace(requests, input_tokens=np.array([100, 80, 120, 90, 50]))
+    assert history_cached(whole).cached_tokens.tolist() == [0, 0, 119, 0, 0]  # one is computed

@@ -407,3 +407,38 @@ def test_answers_cost_a_class_more_than_prompts(make_case):
     reads, writes = made.cost_at_load.classes
     assert reads.mean_tokens_per_s == pytest.approx(writes.mean_tokens_per_s)
     assert writes.gpu_time_share > reads.gpu_time_share
+
+
+def test_the_chosen_settings_hold_at_the_largest_margin_that_replay_found(plan):
+    cells = [c for c in plan.batch_map.cells if c.replay_margin or c.replay_missed is not None]
+    d = plan.deployment
+    chosen = next(
+        c
+        for c in cells
+        if (c.max_num_batched_tokens, c.max_num_seqs) == (d.max_num_batched_tokens, d.max_num_seqs)
+    )
+    assert len(cells) > 1
+    assert chosen.replay_margin is not None
+    assert all((c.replay_margin or 0.0) <= chosen.replay_margin for c in cells)
+    for cell in cells:
+        if None not in (cell.replay_margin, cell.replay_missed):
+            assert cell.replay_margin < cell.replay_missed
+
+
+def test_sessions_whose_prompts_grow_are_asked_with_their_history_cached(make_case):
+    """A log of sessions without reuse needs no more replicas if the history were cached."""
+    base = poisson(4.0, 900.0, input_mean=1500, output_mean=100, seed=4)
+    order = np.arange(len(base))
+    grown = replace(
+        base,
+        session_id=order // 240 * 40 + order % 40,  # 40 sessions at a time, six turns each
+        input_tokens=400 + 800 * (order % 240 // 40),
+    )
+    slo = slo_of(("ttft_s", 99.0, 2.0), ("tpot_s", 99.0, 0.05), sample_rate=0.1)
+    plan = solve(make_case(grown, slo), CONTEXT)
+    rows = {(each.assumption, each.change): each for each in plan.sensitivity}
+    assert rows["session_reuse", "cached"].replicas <= plan.replicas.value
+    assert rows["session_reuse", "cached"].replicas < rows["load", "+20 %"].replicas
+    assert any(finding.id == "sessions_may_reuse" for finding in plan.findings)
+    lone = solve(make_case(base, slo), CONTEXT)
+    assert not any(each.assumption == "session_reuse" for each in lone.sensitivity)

@@ -416,3 +416,16 @@ def test_any_value_anywhere_gives_problems_at_it_or_an_slo(tmp_path_factory, pat
     except InputError as error:
         found = error.problems
     assert all(problem.line >= 1 and problem.message for problem in found)
+
+
+@pytest.mark.parametrize("name", ["slo.yaml", "slo.json"])
+def test_what_stands_under_a_key_written_twice_is_looked_over_too(tmp_path, name):
+    path = tmp_path / name
+    twice = '{"model": "meta-llama/Llama-3.1-8B-Instruct", "slo": {"ttft_s": {"p99": 4.0}},'
+    path.write_text(twice + ' "slo": {"tpot_s": {"p99": -1}, "foo": 3}}', encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        load_slo(path)
+    told = [problem.message for problem in caught.value.problems]
+    assert told[0] == "key 'slo' is written twice"
+    assert any("greater than 0" in message for message in told)
+    assert any("unknown key" in message for message in told)

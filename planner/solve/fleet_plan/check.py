@@ -92,15 +92,23 @@ def _sampled(sized: Sized) -> float:
     return sized.sample_rate * (1.0 - sized.headroom)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuted:
+    """A capacity that a pool's replay did not confirm, and what it is by that pool."""
+
+    pool: Pool
+    capacity: float
+
+
 def corrected(
     question: Question, found: Sequence[Pool], sized: Sequence[Sized]
-) -> dict[int, float]:
+) -> dict[int, Refuted]:
     """Return the capacities that replay lowers: of units of which some pool misses a target.
 
     A capacity was measured on a fleet of today's size; where a pool of another size does not
     confirm it, it is measured again on that pool, in the windows that decide.
     """
-    lower: dict[int, float] = {}
+    lower: dict[int, Refuted] = {}
     for pool in sorted(found, key=lambda each: -each.load * each.replicas):
         unit = sized[pool.unit]
         if unit.trial is None or pool.unit in lower:
@@ -109,5 +117,6 @@ def corrected(
             fleet_load = pool.load * pool.replicas
             factor = carried(unit.trial, pool.load, fleet_load, unit.spans)
             measured = factor * _sampled(unit)
-            lower[pool.unit] = min(measured, question.units[pool.unit].capacity * SHRINK)
+            most = question.units[pool.unit].capacity * SHRINK
+            lower[pool.unit] = Refuted(pool=pool, capacity=min(measured, most))
     return lower

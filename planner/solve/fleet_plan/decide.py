@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from planner.errors import InfeasibleError
-from planner.solve.fleet_plan.check import ROUNDS, corrected, pools
+from planner.solve.fleet_plan.check import ROUNDS, Pool, Refuted, corrected, pools
 from planner.solve.fleet_plan.demand import Forecast, forecast
 from planner.solve.fleet_plan.infeasible import no_fleet
 from planner.solve.fleet_plan.optimise import optimise
@@ -24,17 +24,19 @@ class Decided:
     """A fleet that replay supports, with everything it was decided on.
 
     `sized[i]` stands behind `question.units[i]`; `first` are the units' capacities before replays
-    of the fleet lowered any. `left_out` are (service, GPU, reason).
+    of the fleet lowered any, `refuted` the pools that did, the last of each unit. `left_out` are
+    (service, GPU, reason), `replayed` the pools that were replayed and hold.
     """
 
     traffic: Mapping[str, Today]
     forecasts: Mapping[str, Forecast]
     sized: tuple[Sized, ...]
     first: tuple[float, ...]
+    refuted: Mapping[int, Pool]
     left_out: tuple[tuple[str, str, str], ...]
     question: Question
     answer: Answer
-    replayed: int
+    replayed: tuple[Pool, ...]
     rounds: int
 
 
@@ -55,6 +57,7 @@ def decide(fleet: Fleet, progress: Progress) -> Decided:
     sized, left_out = _sized(fleet, traffic, progress)
     question = _question(fleet, traffic, forecasts, sized)
     first = tuple(unit.capacity for unit in question.units)
+    refuted: dict[int, Pool] = {}
     for rounds in range(1, ROUNDS + 1):
         progress("optimising")
         answer = optimise(question)
@@ -65,18 +68,19 @@ def decide(fleet: Fleet, progress: Progress) -> Decided:
         found = pools(question, answer, sized)
         lower = corrected(question, found, sized)
         if not lower:
-            replayed = sum(sized[pool.unit].trial is not None for pool in found)
             return Decided(
                 traffic=traffic,
                 forecasts=forecasts,
                 sized=sized,
                 first=first,
+                refuted=refuted,
                 left_out=left_out,
                 question=question,
                 answer=answer,
-                replayed=replayed,
+                replayed=tuple(p for p in found if sized[p.unit].trial is not None),
                 rounds=rounds,
             )
+        refuted.update({unit: each.pool for unit, each in lower.items()})
         question = _with_capacities(question, lower)
     names_wrong = ", ".join(sorted({sized[unit].service for unit in lower}))
     raise InfeasibleError(
@@ -85,9 +89,9 @@ def decide(fleet: Fleet, progress: Progress) -> Decided:
     )
 
 
-def _with_capacities(question: Question, lower: Mapping[int, float]) -> Question:
+def _with_capacities(question: Question, lower: Mapping[int, Refuted]) -> Question:
     units = tuple(
-        replace(unit, capacity=lower.get(index, unit.capacity))
+        replace(unit, capacity=lower[index].capacity if index in lower else unit.capacity)
         for index, unit in enumerate(question.units)
     )
     return replace(question, units=units)
@@ -129,6 +133,11 @@ def _possible(fleet: Fleet, service: Service) -> tuple[str, ...]:
     return tuple(gpu for gpu in service.gpus if gpu in there & allowed)
 
 
+def in_shares(made: Forecast, now: Today, end: str) -> tuple[float, ...]:
+    """Return every quarter's demand, "expected" or "high", in shares of today's."""
+    return tuple(getattr(quarter, end) / now.requests_per_s for quarter in made.quarters)
+
+
 def _question(
     fleet: Fleet,
     traffic: Mapping[str, Today],
@@ -139,10 +148,7 @@ def _question(
     needs = tuple(
         Need(
             name=service.name,
-            demand=tuple(
-                getattr(quarter, fleet.provision_for) / traffic[service.name].requests_per_s
-                for quarter in forecasts[service.name].quarters
-            ),
+            demand=in_shares(forecasts[service.name], traffic[service.name], fleet.provision_for),
             regions=service.regions,
             spares=service.slo.spare_replicas,
             survives_region=service.survives == "region",

@@ -2,10 +2,11 @@
 
 Variables: replicas n of every unit in every region and quarter, and u that are started; a switch y
 whether a unit is used in a quarter; GPUs held H, bought B and released R of every stock and quarter
-(an hour's price each, so that none is without reason). With c a unit's capacity, k its GPUs, d a
-demand and s the spares:
+(what each costs once, and an hour's price, so that none is without reason). With c a unit's
+capacity, k its GPUs, d a demand and s the spares:
 
-    minimise   Σ price·(hours of a quarter)·H + price·(B + R) + price·k·(hours of a change)·u
+    minimise   Σ price·(hours of a quarter)·H + (once + price)·B + (once + price)·R
+                 + price·k·(hours of a change)·u
     load       Σ c·n ≥ d + s·cᵤ·yᵤ           with s replicas of any used unit u lost
     switch     n ≤ N·y                        N is what could ever be needed of it alone
     region     Σ c·n outside a region ≥ d     where the service survives a region
@@ -27,10 +28,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from planner.solve.fleet_plan.question import Answer, Need, Question, Unit
+from planner.solve.fleet_plan.question import MONTHS, Answer, Need, Question, Unit
 from planner.units import HOURS_PER_MONTH
 
-MONTHS = 3  # of a quarter
 GAP = 1e-6  # relative, at which an optimum counts as proven
 NODE_LIMIT = 2_000  # of the search tree, not seconds: the same answer on any machine
 INFEASIBLE = 2  # scipy's status of a problem without a solution
@@ -103,8 +103,8 @@ class _Columns:
                 price = self.priced * stock.usd_per_hour
                 key = (index, quarter)
                 self.held[key] = model.variable(price * hours)
-                self.bought[key] = model.variable(price)
-                self.released[key] = model.variable(price)
+                self.bought[key] = model.variable(price + self.priced * stock.buy_usd)
+                self.released[key] = model.variable(price + self.priced * stock.release_usd)
                 terms = [(self.held[key], 1.0)]
                 if "inventory" in self.relaxed:
                     # Beside dollars of the budget, a GPU counts as what it costs a month.

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from planner.spec.fleet import Stock
+from planner.units import HOURS_PER_MONTH
+
+MONTHS = 3  # of a quarter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,9 +75,24 @@ class Answer:
 
 def usd_per_month(question: Question, answer: Answer, quarter: int) -> float:
     """Return what the held GPUs cost a month in one quarter."""
-    from planner.units import HOURS_PER_MONTH
-
     return HOURS_PER_MONTH * sum(
         stock.usd_per_hour * answer.held[index, quarter]
         for index, stock in enumerate(question.stocks)
+    )
+
+
+def one_off_usd(question: Question, answer: Answer, quarter: int) -> float:
+    """Return what buying and releasing GPUs costs once in one quarter."""
+    return sum(
+        stock.buy_usd * answer.bought[index, quarter]
+        + stock.release_usd * answer.released[index, quarter]
+        for index, stock in enumerate(question.stocks)
+    )
+
+
+def usd(question: Question, answer: Answer) -> float:
+    """Return what a fleet costs over all quarters, one-off costs included."""
+    return sum(
+        MONTHS * usd_per_month(question, answer, quarter) + one_off_usd(question, answer, quarter)
+        for quarter in range(question.quarters)
     )
