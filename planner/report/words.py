@@ -65,6 +65,7 @@ VARIANTS: Mapping[str, str] = {
     "no_prefix_ids": "changes nothing here: the trace names no shared prefixes",
     "prefix_cache_off": "finds nothing: the plan's prefix cache is off",
     "kv_never_full": "cannot save a replica: every slot with the longest request fits the KV cache",
+    "does_not_fit": "does not fit in memory",
     "already_highest": "the plan's is the highest with which the engine starts",
     "not_combined": "not replayed together with the rest of the plan",
 }

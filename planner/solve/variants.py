@@ -17,7 +17,7 @@ from planner.sim.pipes import is_stepped
 from planner.sim.refusals import refuse
 from planner.sim.routing import ROUTINGS
 from planner.sim.settings import SchedulerSettings
-from planner.solve.candidates import Candidate, sized
+from planner.solve.candidates import BUDGETS, Candidate, sized
 from planner.solve.capacity import throughput_bound
 from planner.solve.case import Decision
 from planner.solve.confirm import Confirmed
@@ -45,6 +45,7 @@ def variants(decision: Decision) -> tuple[Variant, ...]:
         *_routings(decision, decision.confirmed),
         *_prefix_caching(decision, decision.confirmed),
         *_memory(decision, decision.confirmed),
+        *_attention(decision, decision.confirmed),
     )
 
 
@@ -144,6 +145,47 @@ def _memory(decision: Decision, confirmed: Confirmed) -> Iterator[Variant]:
     yield fewer(decision, confirmed, trial, moved)
 
 
+def _attention(decision: Decision, confirmed: Confirmed) -> Iterator[Variant]:
+    """Yield data-parallel attention on the same GPUs, whole experts spread over them.
+
+    Only where tensor parallelism copies the KV cache to every GPU (MLA) and there are experts to
+    share: each rank then holds the cache of its own requests. Ranks are replayed as replicas that
+    step by themselves; the lockstep of their experts is not.
+    """
+    case, deployment = decision.case, decision.deployment
+    ranks = deployment.tensor_parallel_size
+    whole = case.model.moe is not None and case.model.moe.num_experts % ranks == 0
+    flagged = {"data_parallel_size", "expert_parallel"} <= set(case.engine.flags)
+    alone = deployment.pipeline_parallel_size == 1 and deployment.data_parallel_size == 1
+    if case.model.mla is None or not (whole and flagged and alone) or ranks == 1:
+        return
+    moved = Moved(dimension="attention", value=f"DP{ranks}, EP", planned=f"TP{ranks}")
+    budget = max(BUDGETS[0], deployment.max_num_batched_tokens // ranks)  # the replica's stays
+    spread = replace(
+        deployment,
+        tensor_parallel_size=1,
+        data_parallel_size=ranks,
+        expert_parallel=True,
+        max_num_batched_tokens=budget,
+        max_num_seqs=min(deployment.max_num_seqs, budget),
+    )
+    candidate = sized(case.model, case.gpu(deployment.gpu), case.engine, spread)
+    if not candidate.memory.fits or _of_one_rank(candidate) < case.longest_tokens:
+        yield _unasked(moved, "cannot_win", "does_not_fit")
+    elif decision.replicas == 1:
+        yield _unasked(moved, "cannot_win", "one_replica")
+    else:
+        settings = SchedulerSettings.of(candidate.deployment, case.engine, candidate.memory)
+        cost = case.cost(candidate.deployment)
+        trial = replace(confirmed.trial, candidate=candidate, settings=settings, cost=cost)
+        yield fewer(decision, confirmed, trial, moved, ranks=ranks)
+
+
+def _of_one_rank(candidate: Candidate) -> float:
+    """Return the tokens that the KV cache of one data-parallel rank holds."""
+    return candidate.memory.kv_tokens / candidate.deployment.data_parallel_size
+
+
 def _kv_cannot_help(decision: Decision, candidate: Candidate) -> str:
     """Return why more KV cache saves no replica; "" where only a replay can tell."""
     mine = decision.candidate
@@ -174,16 +216,20 @@ def _no_fewer_at_best(decision: Decision, candidate: Candidate) -> str:
     return "throughput" if count is not None and count >= decision.replicas else ""
 
 
-def fewer(decision: Decision, confirmed: Confirmed, trial: Trial, moved: Moved) -> Variant:
+def fewer(
+    decision: Decision, confirmed: Confirmed, trial: Trial, moved: Moved, *, ranks: int = 1
+) -> Variant:
     """Return whether the plan's load holds on fewer replicas, and on how many.
 
-    Only that is asked: most settings say no within a part of one replay.
+    Only that is asked: most settings say no within a part of one replay. Each of `ranks` schedulers
+    of a replica takes its part of the load.
     """
     before, count = trial.tally.replays, decision.replicas
     spans = hard_first(decision, confirmed)
 
     def holds(replicas: int) -> bool:
-        return trial.holds(fleet_load(decision.case.needs) / replicas, replicas, spans)
+        schedulers = replicas * ranks
+        return trial.holds(fleet_load(decision.case.needs) / schedulers, schedulers, spans)
 
     if count == 1 or not holds(count - 1):
         return _answered(decision, moved, "no_fewer", None, trial.tally.replays - before)
