@@ -47,8 +47,7 @@ Example:
 @click.option(
     "--routing",
     type=click.Choice(["random", "round_robin", "least_loaded", "cache_aware"]),
-    default="random",
-    help="What sends requests to replicas. [default: random]",
+    help="What sends requests to replicas; by default slo.yaml's.",
 )
 @click.option(
     "--cache-threshold",
@@ -177,7 +176,7 @@ def command(
     model: str | None,
     fmt: str | None,
     replicas: int,
-    routing: str,
+    routing: str | None,
     seed: int | None,
     load: float,
     burstier: bool,
@@ -228,7 +227,7 @@ def command(
     setup = _ready(model or slo.model, gpu, slo, flags, ideal=ideal, rates=rates, order=order)
     fleet = Fleet(
         replicas=replicas,
-        routing=routing,
+        routing=routing or slo.routing,
         cache_aware=CacheAware(
             cache_threshold=cache_threshold,
             balance_abs_threshold=balance_abs_threshold,

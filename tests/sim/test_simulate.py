@@ -82,6 +82,15 @@ def test_a_smaller_budget_is_what_was_simulated(run):
     assert data["classes"][0]["itl_s"]["max"] < default["classes"][0]["itl_s"]["max"]
 
 
+def test_requests_are_routed_as_slo_yaml_declares(run):
+    def figures(*arguments, more=""):
+        return json.loads(run("--json", "--replicas", 3, *arguments, more=more).stdout)["classes"]
+
+    told = figures("--routing", "least_loaded")
+    assert figures(more="routing: least_loaded") == told
+    assert figures("--routing", "random", more="routing: least_loaded") == figures() != told
+
+
 def test_a_sampled_trace_is_scaled_up(run):
     whole = run("--json", more="sample_rate: 0.5")
     assert json.loads(whole.stdout)["replay"]["requests"] == pytest.approx(3000, abs=120)

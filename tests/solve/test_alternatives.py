@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from planner.solve.alternatives import _why, not_listed
+from planner.solve.allowed import not_listed
+from planner.solve.alternatives import _why
 from planner.spec.deployment import Deployment
 from planner.spec.slo import Slo
 
