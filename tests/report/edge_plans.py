@@ -106,7 +106,8 @@ def one_gpu_without_dates(plan: Plan) -> Plan:
     classes = tuple(replace(c, hour_of_week=()) for c in plan.profile.classes)
     profile = replace(plan.profile, origin="", classes=classes)
     terms = replace(plan.replica_terms, exact=0.8, for_load=1, band_counts={"step_time": (1, 1)})
-    return replace(plan, replicas=one, gpus=one, profile=profile, replica_terms=terms)
+    alone = {"replicas": one, "gpus": one, "variants": ()}  # nothing can be saved
+    return replace(plan, profile=profile, replica_terms=terms, **alone)
 
 
 def chunking_does_not_matter(plan: Plan) -> Plan:
