@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from planner.reproduce.claim import FAIL, NOT_REPRODUCIBLE, PASS, Band, Finding
+from planner.reproduce.claim import CAUSES, FAIL, NOT_REPRODUCIBLE, PASS, Band, Finding
 
 
 def figure(value: float) -> str:
@@ -85,6 +85,11 @@ def as_data(finding: Finding) -> dict[str, Any]:
         "after_fit": claim.after_fit,
         "counted": finding.counted,
         "reason": finding.reason,
+        "cause": claim.cause if finding.verdict == FAIL else "",
+        "alternatives": [
+            {"setting": each.setting, "ours": number(each.ours), "verdict": each.verdict}
+            for each in finding.alternatives
+        ],
     }
 
 
@@ -101,6 +106,10 @@ def text(findings: Sequence[Finding]) -> list[str]:
         lines.append(f"    {claim.claim}")
         if each.reason and (each.verdict in (FAIL, NOT_REPRODUCIBLE) or not claim.counted):
             lines.append(f"    {each.reason}")
+        lines += [
+            f"    {other.setting}: {figure(other.ours)} {claim.unit} ({other.verdict})"
+            for other in each.alternatives
+        ]
     return lines
 
 
@@ -126,4 +135,39 @@ def markdown(findings: Sequence[Finding]) -> list[str]:
     sources = sorted({each.claim.source for each in findings})
     lines += ["", "Why the bands: " + "; ".join(bands) + ".", "", "Sources: " + "; ".join(sources)]
     lines[-1] += "."
-    return [*lines, "", *said] if said else lines
+    lines += ["", *said] if said else []
+    return [*lines, *alternatives(findings)]
+
+
+def alternatives(findings: Sequence[Finding]) -> list[str]:
+    """Return a Markdown table of what other settings would give; empty without any."""
+    rows = [
+        f"| `{each.claim.id}` | {other.setting} | {figure(other.ours)} {each.claim.unit} |"
+        f" {other.verdict} | {verdict_text(each)} |"
+        for each in findings
+        for other in each.alternatives
+    ]
+    if not rows:
+        return []
+    head = "| claim | with | ours | would | is |"
+    return ["", "Other settings:", "", head, "| --- | --- | ---: | --- | --- |", *rows]
+
+
+def causes(findings: Iterable[Finding]) -> list[str]:
+    """Return a Markdown table of the failures, grouped by cause.
+
+    Raises
+    ------
+    ValueError
+        A claim fails and does not say why.
+    """
+    failed = [each for each in findings if each.counted and each.verdict == FAIL]
+    silent = [each.claim.id for each in failed if not (each.claim.cause and each.reason)]
+    if silent:
+        raise ValueError(f"no cause or reason is given for {', '.join(silent)}")
+    rows = []
+    for cause in CAUSES:
+        names = [f"`{each.claim.id}`" for each in failed if each.claim.cause == cause]
+        if names:
+            rows.append(f"| {cause} | {len(names)} | {', '.join(names)} |")
+    return ["| cause | claims | |", "| --- | ---: | --- |", *rows]
