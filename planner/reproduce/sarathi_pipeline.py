@@ -16,7 +16,7 @@ import numpy as np
 
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
-from planner.reproduce import replays, sarathi_serve_runs
+from planner.reproduce import replays, sarathi_serve_fit
 from planner.reproduce.claim import DIRECTION, UNPUBLISHED, Band, Claim, Inputs, Variant, within
 from planner.reproduce.physics import deployment, step_cost
 from planner.reproduce.shapes import GPT3_175B
@@ -68,8 +68,8 @@ def changed(cost: StepCost, setting: Setting) -> StepCost:
     made = replace(cost, memory_s=cost.memory_s + layers * setting.layer_s)
     if not setting.yi_host:
         return made
-    step_s, sequence_s = sarathi_serve_runs.host()
-    share = layers / sarathi_serve_runs.yi()[0].num_layers / cost.stages
+    step_s, sequence_s = sarathi_serve_fit.host()
+    share = layers / sarathi_serve_fit.yi()[0].num_layers / cost.stages
     return replace(made, host_step_s=step_s * share, host_seq_s=sequence_s, async_scheduling=True)
 
 

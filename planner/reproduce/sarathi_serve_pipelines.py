@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 
-from planner.reproduce.claim import Claim, Inputs, within
+from planner.reproduce.claim import POINTS, UNPUBLISHED, Claim, Inputs, within
 from planner.reproduce.physics import decode_s, prefill_s
 from planner.reproduce.replays import Machine
 from planner.reproduce.sarathi_serve_runs import (
@@ -95,6 +95,7 @@ def step_claims() -> tuple[Claim, ...]:
             band=within(value, 0.25, "25 %: fitted to another model's kernels"),
             ours=ours,
             note=note,
+            cause=POINTS,
         )
         for name, words, value, ours, note in (
             ("prefill", "prompt of 4,096 in one stage", 1150.0, prefill_stage_ms, ""),
@@ -134,6 +135,7 @@ def ratio_claims() -> tuple[Claim, ...]:
             band=within(published, 0.3, RATIO),
             ours=partial(capacity_ratio, ours, theirs),
             note=note,
+            cause=UNPUBLISHED,
         )
 
     ethernet = (
@@ -212,6 +214,7 @@ def absolute_claims() -> tuple[Claim, ...]:
             band=within(value, 0.35, READ_OFF),
             ours=partial(capacity, run),
             note="" if run[1] != SARATHI_512 else CLOSE_LIMIT,
+            cause=UNPUBLISHED,
         )
         for name, words, value, run in points
     )

@@ -113,19 +113,24 @@ def text(findings: Sequence[Finding]) -> list[str]:
     return lines
 
 
+def claim_rows(findings: Sequence[Finding]) -> list[str]:
+    """Return a Markdown row for each finding."""
+    return [
+        f"| `{each.claim.id}` | {each.claim.claim} | {each.claim.setting}"
+        f" | {figure(each.claim.published)} {each.claim.unit}"
+        f" | {'' if each.ours is None else figure(each.ours)}"
+        f" | {band_text(each.claim.band)} | {verdict_text(each)} |"
+        for each in findings
+    ]
+
+
 def markdown(findings: Sequence[Finding]) -> list[str]:
     """Return a Markdown table of findings, then what there is to say about them."""
     lines = [
         "| claim | | setting | published | ours | band | verdict |",
         "| --- | --- | --- | ---: | ---: | --- | --- |",
+        *claim_rows(findings),
     ]
-    for each in findings:
-        claim = each.claim
-        ours = "" if each.ours is None else figure(each.ours)
-        lines.append(
-            f"| `{claim.id}` | {claim.claim} | {claim.setting} | {figure(claim.published)}"
-            f" {claim.unit} | {ours} | {band_text(claim.band)} | {verdict_text(each)} |"
-        )
     about: dict[str, list[str]] = {}
     for each in findings:
         if each.reason:

@@ -15,6 +15,7 @@ from planner.reproduce import (
     distserve_steps,
     replays,
     sarathi_pipeline,
+    sarathi_serve_fit,
     sarathi_serve_runs,
     sarathi_steps,
 )
@@ -34,7 +35,7 @@ from planner.reproduce.claim import (
 from planner.reproduce.closed_loop import closed_loop, plain
 from planner.reproduce.distserve_coefficients import COEFFICIENTS
 from planner.reproduce.papers import PAPERS, claims_of, findings
-from planner.reproduce.physics import NCCL_A100_SXM
+from planner.reproduce.physics import NCCL_A100_SXM, prefill_s
 from planner.reproduce.replays import Machine
 from planner.reproduce.table import causes, markdown, tally
 from planner.sim.settings import SchedulerSettings
@@ -159,19 +160,19 @@ def test_required_replays_hold(name: str, shared: Path):
 
 def test_the_fit_is_the_best_of_its_two_efficiencies():
     """Least squares: no neighbour is closer to the seven points."""
-    from planner.reproduce.physics import PAIRWISE_NVLINK, prefill_s, step_cost
+    from planner.reproduce.physics import PAIRWISE_NVLINK, step_cost
 
-    model, gpu = sarathi_serve_runs.yi()
-    made = sarathi_serve_runs.made(model, gpu, 2)
+    model, gpu = sarathi_serve_fit.yi()
+    made = sarathi_serve_fit.made(model, gpu, 2)
 
     def loss(compute: float, attention: float) -> float:
         cost = step_cost(
             model, gpu, made, compute=compute, attention=attention, all_reduce=PAIRWISE_NVLINK
         )
-        points = {n: ms for n, ms in sarathi_serve_runs.PREFILL_MS.items() if n > 128}
+        points = {n: ms for n, ms in sarathi_serve_fit.PREFILL_MS.items() if n > 128}
         return sum((1e3 * prefill_s(cost, n) / ms - 1.0) ** 2 for n, ms in points.items())
 
-    compute, attention = sarathi_serve_runs.efficiencies()
+    compute, attention = sarathi_serve_fit.efficiencies()
     best = loss(compute, attention)
     for d_compute, d_attention in ((0.02, 0.0), (-0.02, 0.0), (0.0, 0.02), (0.0, -0.02)):
         assert loss(compute + d_compute, attention + d_attention) > best
@@ -247,8 +248,8 @@ def test_figures_in_the_notes_of_sarathi():
         (sarathi_pipeline.replicas_over_pipeline, 1.28),
     ):
         assert ratio(NOTHING, setting=eager) == pytest.approx(published, rel=0.05)
-    host_s, _each = sarathi_serve_runs.host()
-    assert round(1e3 * host_s / sarathi_serve_runs.yi()[0].num_layers, 1) == 0.8
+    host_s, _each = sarathi_serve_fit.host()
+    assert round(1e3 * host_s / sarathi_serve_fit.yi()[0].num_layers, 1) == 0.8
 
 
 def test_batches_by_hand():
@@ -320,3 +321,50 @@ def test_variants_are_shown_and_not_counted():
 
 def test_what_needs_no_replay_says_why_it_fails():
     causes(findings(PAPERS, NOTHING, replays=False))
+
+
+def test_the_artefact_s_draw_by_hand(shared: Path):
+    """Seed 42 of Python's generator: its first gap, and no gap above three mean ones."""
+    inputs = Inputs(lengths=(shared / "traces" / "lengths",))
+    pairs = inputs.pairs(sarathi_serve_runs.SHAREGPT)
+    slow, fast = (sarathi_serve_runs.drawn(pairs, 2048, rate, 42) for rate in (0.5, 1.0))
+    # random.Random(42).random() is 0.6394267984578837, then 0.025010755222666936.
+    assert fast.arrival_s[1] == pytest.approx(-math.log(1.0 - 0.025010755222666936))
+    assert slow.arrival_s == pytest.approx(2.0 * fast.arrival_s)
+    assert np.diff(fast.arrival_s).max() == pytest.approx(3.0)
+    rows = set(map(tuple, pairs.tolist()))
+    assert set(zip(fast.input_tokens.tolist(), fast.output_tokens.tolist(), strict=True)) <= rows
+
+
+def test_figures_in_the_note_on_strict_limits(shared: Path):
+    """vLLM and chunks of 512 at 0.2 s, and the gaps beyond it at the paper's rate."""
+    inputs = Inputs(lengths=(shared / "traces" / "lengths",))
+    pairs = inputs.pairs(sarathi_serve_runs.SHAREGPT)
+    found = [
+        sarathi_serve_runs.yi_capacity_of(policy, 0.2, inputs)
+        for policy in (sarathi_serve_runs.VLLM, sarathi_serve_runs.SARATHI_512)
+    ]
+    assert [round(each, 2) for each in found] == [0.22, 1.11]
+    here = sarathi_serve_runs.yi_machine(*sarathi_serve_runs.VLLM)
+
+    def tail(seed: int) -> float:
+        requests = sarathi_serve_runs.drawn(pairs, 558, 0.31, seed)
+        return replays.tbt_s(replays.run(here, requests), 98.4)
+
+    assert replays.median_over(replays.SEEDS, tail) == pytest.approx(0.2, abs=0.06)
+    long = [prefill_s(here.cost, int(n)) > 0.2 for n in (1052, 1053)]
+    assert long == [False, True]
+    assert round(float((pairs[:, 0] >= 1053).mean()), 2) == 0.63
+    for per_s, published, ratio in ((0.55, 1.39, 1.3), (1.0, 2.05, 1.5)):
+        ours = sarathi_serve_runs.p99_tbt_s(
+            "vllm_v0", 8192, 256, per_s, inputs, seeds=sarathi_serve_runs.OWN_DRAW
+        )
+        assert round(published / ours, 1) == ratio
+
+
+def test_decode_points_of_two_kinds():
+    """A line through the batches from 8 up is near table 2's 68.1 ms at batch 4, 48.85 is not."""
+    large = sarathi_serve_fit.decode_ms(4, NOTHING, batches=sarathi_serve_fit.LARGE_BATCHES)
+    small = sarathi_serve_fit.decode_ms(4, NOTHING, batches=sarathi_serve_fit.SMALL_BATCHES)
+    assert large == pytest.approx(68.1, rel=0.06)
+    assert small == pytest.approx(48.85, rel=0.06)
