@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner.reproduce.claim import Finding, Inputs
 from planner.reproduce.papers import PAPERS, findings
-from planner.reproduce.table import causes, markdown, tally
+from planner.reproduce.table import causes, decisive, markdown, tally
 
 INTRODUCTION = """# Published results, reproduced
 
@@ -41,6 +41,7 @@ def sections(found: Mapping[str, Sequence[Finding]]) -> str:
     """Return the document for the findings of each paper."""
     everything = [each for paper in found.values() for each in paper]
     parts = [INTRODUCTION, f"All papers: {tally(everything)}.", "", *causes(everything), ""]
+    parts += [f"{decisive(everything)}.", ""]
     for paper, mine in found.items():
         parts += [f"## {PAPERS[paper]}", "", f"{tally(mine)}.", "", *markdown(mine), ""]
     return "\n".join(parts).rstrip() + "\n"

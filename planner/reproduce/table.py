@@ -158,6 +158,22 @@ def alternatives(findings: Sequence[Finding]) -> list[str]:
     return ["", "Other settings:", "", head, "| --- | --- | ---: | --- | --- |", *rows]
 
 
+def decisive(findings: Iterable[Finding]) -> str:
+    """Return how many of the other settings would change a verdict, and of which claims."""
+    pairs = [
+        (each.claim.id, each.verdict, other.verdict)
+        for each in findings
+        for other in each.alternatives
+        if each.counted
+    ]
+    saved = {name for name, verdict, would in pairs if (verdict, would) == (FAIL, PASS)}
+    lost = {name for name, verdict, would in pairs if (verdict, would) == (PASS, FAIL)}
+    return (
+        f"Of {len(pairs)} other settings, some would change a verdict: failing claims that would"
+        f" pass: {len(saved)}; passing claims that would fail: {len(lost)}"
+    )
+
+
 def causes(findings: Iterable[Finding]) -> list[str]:
     """Return a Markdown table of the failures, grouped by cause.
 
