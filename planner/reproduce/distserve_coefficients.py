@@ -39,10 +39,10 @@ OLD_ATTENTION = 0.25  # of the peak: the fit to Sarathi-Serve's prompts, same GP
 
 SQUARES = (
     "c takes up the bend of the curve where short prompts wait for the weights, more than"
-    " attention: ours, fitted to the same points, is one to three times what attention costs and"
-    " falls as unevenly with the GPUs. Which points were taken moves it further than the band, and"
-    " the authors' own earlier fits of the same profiles lie up to three times apart; one of vLLM's"
-    " is negative"
+    " attention: ours, fitted to the same points, is 0.6 to 2.8 times what attention costs, and"
+    " over four GPUs falls to a twelfth for OPT-13B where theirs falls to a fourteenth. Which"
+    " points were taken moves it further than the band, the authors' own earlier fits of the same"
+    " profiles lie up to three times apart, and one of vLLM's is negative"
 )
 START = (
     "its engine's host time to start a step; of prefill also a tenth that the authors added: their"
@@ -54,7 +54,7 @@ OLD_VLLM = (
 )
 UNFITTED = "the step's own cost of a cached token, without a fit"
 SHORT_READS = (
-    "decode attention of its kernels is 9 to 25 % slower than the calibration's; over four GPUs"
+    "decode attention of its kernels is 12 to 33 % slower than the calibration's; over four GPUs"
     " OPT-13B misses the band by 0.02 %"
 )
 OLD_VLLM_READS = (
