@@ -248,6 +248,38 @@ class ReplicaTerms:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTestRow:
+    """One figure that the load test prints, as replayed. NaN: no replay stands behind the plan.
+
+    `expected_s` is the mean of the runs, `low_s` the least with steps at the fast end of their
+    band, `high_s` the most with steps at the slow end. A run above `refuted_above_s` refutes the
+    plan: the slow end, or the limit where that is less and expected to be kept.
+    """
+
+    metric: str
+    percentile: float | None  # None: the mean
+    expected_s: float
+    low_s: float
+    high_s: float
+    limit_s: float | None  # the tightest that a class sets for it; None: none does
+    limit_class: str
+    refuted_above_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTest:
+    """One replica under constant load: prompts of equal length at Poisson arrivals."""
+
+    requests_per_s: float  # as the command states it
+    input_tokens: int  # less what the plan takes from the prefix cache
+    output_tokens: int
+    prompts: int
+    runs: int  # replays at each step time, each with arrivals of its own; 0: no replay
+    band_share: float  # of the step time
+    rows: tuple[LoadTestRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Alternative:
     """Another deployment and the reason it lost."""
 
@@ -431,6 +463,7 @@ class Plan:
     surge: Surge
     concurrency: Concurrency
     replica_terms: ReplicaTerms
+    load_test: LoadTest | None = None  # plans of older versions lack it
     ingest: IngestSummary
     profile: TraceProfile
     slo: Mapping[str, object]  # every declared and defaulted value, as in slo.yaml

@@ -304,12 +304,46 @@ def test_the_load_test_takes_the_window_that_decides(example):
     assert "--fixed-schedule" in text
 
 
-def test_the_load_test_holds_a_percentile_against_the_tightest_class(example):
-    rows = re.findall(
-        r"^\| (TTFT|TPOT|E2E) (p\S+) \| (.*?) \| (\w+) \|$", report(example()), re.MULTILINE
+def test_the_load_test_says_what_to_expect_and_what_refutes(example):
+    text = section(report(example()), 9)
+    assert "| TPOT mean | 21 ms (17.6 ms to 24.8 ms) | 24.8 ms | none |" in text
+    assert "| TTFT p99 | 620 ms (521 ms to 732 ms) | 732 ms | 2 s, chat |" in text
+    assert "| TPOT p99 | 47 ms (39.5 ms to 55.5 ms) | 50 ms | 50 ms, chat |" in text
+    assert "TPOT mean above 24.8 ms: steps are slower than the band allows." in text
+    assert "expected beyond the limit" not in text
+
+
+def test_a_limit_that_the_load_test_cannot_keep_is_named(example):
+    plan = example()
+    rows = tuple(
+        replace(each, expected_s=2.1, high_s=2.5, refuted_above_s=2.5)
+        if each.limit_s == 2
+        else each
+        for each in plan.load_test.rows
     )
-    assert ("TTFT", "p99", "2 s", "chat") in rows
-    assert len({row[:2] for row in rows}) == len(rows)
+    text = section(report(replace(plan, load_test=replace(plan.load_test, rows=rows))), 9)
+    assert "| 2.5 s | 2 s, chat |" in text
+    assert "TTFT p99 of this run is expected beyond the limit" in text
+
+
+def test_without_a_replay_the_load_test_is_held_against_the_limits(example):
+    plan = example()
+    rows = tuple(
+        replace(each, expected_s=nan, low_s=nan, high_s=nan, refuted_above_s=each.limit_s)
+        for each in plan.load_test.rows
+        if each.limit_s is not None
+        for nan in (math.nan,)
+    )
+    test = replace(plan.load_test, runs=0, rows=rows)
+    text = section(report(replace(plan, load_test=test)), 9)
+    assert "| TTFT p99 | 2 s | chat |" in text
+    assert "Refuted above" not in text
+
+
+def test_a_plan_of_an_older_version_has_no_constant_load(example):
+    text = section(report(replace(example(), load_test=None)), 9)
+    assert "bench serve" not in text
+    assert "The window itself, with its own arrivals" in text
 
 
 def test_the_search_table_says_why_each_group_fell(example):
