@@ -14,7 +14,14 @@ from planner.perf.step_cost import StepCost
 from planner.solve.capacity import Judged
 from planner.solve.case import Decision
 from planner.solve.findings import finding
-from planner.solve.plan import ChunkAnalysis, Concurrency, Finding, LatencyRow, Surge
+from planner.solve.plan import (
+    ChunkAnalysis,
+    Concurrency,
+    Finding,
+    FirstPreemption,
+    LatencyRow,
+    Surge,
+)
 from planner.solve.refuted import worth_testing
 from planner.solve.steady import steady
 from planner.solve.steps import step
@@ -23,6 +30,7 @@ from planner.solve.windows import window_label
 NEAR_PREEMPTION = 1.5  # load multiple below which the KV limit counts as near
 LIKELY_PREEMPTION = 0.01  # share of steps that overflow
 RESIDENT_SHARE = 0.9
+NEARLY_BINDING = 1.1  # the KV cache may fill at so much more than the targets' load and count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,17 +227,52 @@ def _preemption(parts: Parts) -> Finding:
             probability_share=kv.preemption_probability,
             recompute_s=kv.preemption_cost_s,
         )
+    targets_factor = parts.decision.factor / parts.decision.load
     common: dict[str, float | str] = {
+        **_peak(parts, found),
         "without_factor": found.without_factor,
-        "window": found.window,
-        "peak_use_share": found.peak_use_share,
-        "kv_use_share": kv.kv_use_worst,
-        "targets_factor": parts.decision.factor / parts.decision.load,
+        "targets_factor": targets_factor,
         "recompute_s": kv.preemption_cost_s,
     }
     if found.with_factor is None:
         return finding("no_preemption_replayed", **common)
-    return finding("first_preemption", with_factor=found.with_factor, **common)
+    first = first_limit(found.with_factor, targets_factor)
+    return finding(
+        "first_preemption",
+        with_factor=found.with_factor,
+        first_limit=first,
+        preemptions=0 if found.peak is None else found.peak.preemptions,
+        **common,
+    )
+
+
+def _peak(parts: Parts, found: FirstPreemption) -> dict[str, float | str]:
+    """Return when and of what the KV cache is fullest in the replay."""
+    kv, peak = parts.concurrency, found.peak
+    assert peak is not None
+    return {
+        "window": found.window,
+        "at": peak.at,
+        "peak_use_share": found.peak_use_share,
+        "running": peak.running,
+        "class_name": peak.class_name,
+        "class_requests": peak.class_requests,
+        "class_input_tokens": peak.class_input_tokens,
+        "class_share": peak.class_share,
+        "kv_use_share": kv.kv_use_worst,
+        "mean_window": kv.window,
+    }
+
+
+def first_limit(kv_factor: float, targets_factor: float) -> str:
+    """Return what ends first as the load grows: the KV cache, the latency targets, or both.
+
+    >>> first_limit(1.0, 1.17), first_limit(1.2, 1.17), first_limit(2.0, 1.17)
+    ('kv_cache', 'both', 'latency')
+    """
+    if kv_factor <= targets_factor:
+        return "kv_cache"
+    return "both" if kv_factor <= NEARLY_BINDING * targets_factor else "latency"
 
 
 def _concurrency(parts: Parts) -> Iterator[Finding]:

@@ -402,7 +402,18 @@ def test_the_count_for_even_traffic_can_be_reproduced(example):
     [
         ("replayed", "none in the replay up to 1.54× this load, and the KV cache full at 1.61×"),
         ("never_preempts", "none in the replay up to 4× this load"),
-        ("preempts_already", "the replay preempts at this load"),
+        (
+            "full_already",
+            "at this load the replay already fills the KV cache to 99.61 %",
+        ),
+        (
+            "preempts_already",
+            "at this load the replay already fills the KV cache to 100 % and preempts",
+        ),
+        (
+            "preempts_in_an_older_plan",
+            "at this load the replay already fills the KV cache to 100 %",
+        ),
         (
             "one_class",
             "mean use of the KV cache reaches its capacity at 1.73× this load, by the eq",
@@ -416,6 +427,43 @@ def test_the_distance_to_preemption_is_the_replay_s_where_there_is_one(edge, nam
         assert said in section(text, number)
     assert ("1.73×" in text) == (name == "one_class")
     assert "cliff" not in text
+
+
+def test_the_fullest_moment_is_named_with_what_fills_it(edge):
+    text = section(report(edge("replayed")), 2)
+    assert "48 % full at most (Tue 2026-10-13 11:23:20, window Tue 2026-10-13 11:00–12:00)" in text
+    assert "96 requests run there then, of which 31 of class code bring 71 %" in text
+    assert "nearly binds" not in text
+
+
+def test_a_cache_that_fills_before_a_target_is_lost_nearly_binds(edge):
+    text = section(report(edge("full_already")), 2)
+    assert "Distance to preemption, by replay: none. At the plan's own load a burst fills" in text
+    assert "though the whole trace sees no preemption" in text
+    assert "KV memory nearly binds too" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "use", "preemptions"),
+    [
+        (
+            "replayed",
+            "above 90 % | preemption follows at 100 %; the plan's replay is at 48 %",
+            "any",
+        ),
+        ("full_already", "above 90 % | preemption follows at 100 %; the plan's replay is", "any"),
+        (
+            "preempts_already",
+            "above 90 % for longer than 12 min, not ten minutes |",
+            "more than 6 in",
+        ),
+    ],
+)
+def test_no_alert_of_the_kv_cache_fires_in_the_plan_s_own_replay(edge, name, use, preemptions):
+    text = section(report(edge(name)), 9)
+    assert use in text
+    assert f"| Preemptions | `vllm:num_preemptions_total` | {preemptions}" in text
+    assert "the plan expects" not in text.split("| Waiting")[0].split("| KV use")[1]
 
 
 def test_the_distance_to_overload_says_where_the_targets_end(example):
