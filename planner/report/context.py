@@ -12,6 +12,7 @@ from planner.report import format as fmt
 from planner.report.operations import (
     load_test_argv,
     metric_names,
+    of_load_test,
     shell,
     trace_replay_argv,
     window_argv,
@@ -81,29 +82,11 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "window_command": shell(window_argv(plan)),
         "reused_share": reused_share(plan.findings),
         "tightest": tightest(plan.latency),
-        **_load_test(plan),
+        **of_load_test(plan),
         "metrics": metric_names(plan.deployment.engine),
         "slo_rows": list(slo_rows(plan)),
         "origin": _origin(plan),
         "declared": _declared(plan),
-    }
-
-
-def _load_test(plan: Plan) -> dict[str, Any]:
-    """Return what is said of the constant load beside its table."""
-    rows = () if plan.load_test is None else plan.load_test.rows
-    means = [row for row in rows if row.percentile is None and math.isfinite(row.expected_s)]
-    slower = [
-        row
-        for row in plan.sensitivity
-        if row.assumption == "step_time" and row.change.startswith("+")
-    ]
-    return {
-        "steady": means[-1] if means else None,
-        "slow_steps": slower[0] if slower else None,
-        "beyond_limit": [
-            row for row in rows if row.limit_s is not None and row.expected_s > row.limit_s
-        ],
     }
 
 

@@ -11,6 +11,7 @@ import math
 import shlex
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 from planner.report import format as fmt
 from planner.solve.plan import LoadTest, Plan
@@ -70,6 +71,24 @@ def load_test_argv(plan: Plan, test: LoadTest) -> tuple[str, ...]:
         "--percentile-metrics", "ttft,tpot,itl,e2el",
         "--metric-percentiles", ",".join(fmt.percentile(p).removeprefix("p") for p in percentiles),
     )  # fmt: skip
+
+
+def of_load_test(plan: Plan) -> dict[str, Any]:
+    """Return what is said of the constant load beside its table."""
+    rows = () if plan.load_test is None else plan.load_test.rows
+    means = [row for row in rows if row.percentile is None and math.isfinite(row.expected_s)]
+    slower = [
+        row
+        for row in plan.sensitivity
+        if row.assumption == "step_time" and row.change.startswith("+")
+    ]
+    return {
+        "steady": means[-1] if means else None,
+        "slow_steps": slower[0] if slower else None,
+        "beyond_limit": [
+            row for row in rows if row.limit_s is not None and row.expected_s > row.limit_s
+        ],
+    }
 
 
 def trace_replay_argv(plan: Plan) -> tuple[str, ...]:

@@ -18,19 +18,16 @@ from planner.solve.plan import (
     ChunkAnalysis,
     Concurrency,
     Finding,
-    FirstPreemption,
     LatencyRow,
     Surge,
 )
 from planner.solve.refuted import worth_testing
+from planner.solve.remarks_preemption import preemption
 from planner.solve.steady import steady
 from planner.solve.steps import step
 from planner.solve.windows import window_label
 
-NEAR_PREEMPTION = 1.5  # load multiple below which the KV limit counts as near
-LIKELY_PREEMPTION = 0.01  # share of steps that overflow
 RESIDENT_SHARE = 0.9
-NEARLY_BINDING = 1.1  # the KV cache may fill at so much more than the targets' load and count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +196,7 @@ def memory_remarks(parts: Parts) -> Iterator[Finding]:
     """Yield what bounds concurrency and how far preemption is."""
     kv, deployment = parts.concurrency, parts.decision.deployment
     yield from _concurrency(parts)
-    yield _preemption(parts)
+    yield preemption(kv, parts.decision.factor / parts.decision.load)
     yield finding(
         "utilization_fixes_slots",
         gpu_memory_utilization=deployment.gpu_memory_utilization,
@@ -209,70 +206,6 @@ def memory_remarks(parts: Parts) -> Iterator[Finding]:
     )
     yield from _activation(parts)
     yield from _length(parts)
-
-
-def _preemption(parts: Parts) -> Finding:
-    """Return how far preemption is: by replay where there is one, else by mean use."""
-    kv, found = parts.concurrency, parts.concurrency.first_preemption
-    if found is None:
-        near = (
-            kv.preemption_load_factor < NEAR_PREEMPTION
-            or kv.preemption_probability > LIKELY_PREEMPTION
-        )
-        return finding(
-            "preemption_near" if near else "preemption_far",
-            load_factor=kv.preemption_load_factor,
-            kv_use_share=kv.kv_use_worst,
-            window=kv.window,
-            probability_share=kv.preemption_probability,
-            recompute_s=kv.preemption_cost_s,
-        )
-    targets_factor = parts.decision.factor / parts.decision.load
-    common: dict[str, float | str] = {
-        **_peak(parts, found),
-        "without_factor": found.without_factor,
-        "targets_factor": targets_factor,
-        "recompute_s": kv.preemption_cost_s,
-    }
-    if found.with_factor is None:
-        return finding("no_preemption_replayed", **common)
-    first = first_limit(found.with_factor, targets_factor)
-    return finding(
-        "first_preemption",
-        with_factor=found.with_factor,
-        first_limit=first,
-        preemptions=0 if found.peak is None else found.peak.preemptions,
-        **common,
-    )
-
-
-def _peak(parts: Parts, found: FirstPreemption) -> dict[str, float | str]:
-    """Return when and of what the KV cache is fullest in the replay."""
-    kv, peak = parts.concurrency, found.peak
-    assert peak is not None
-    return {
-        "window": found.window,
-        "at": peak.at,
-        "peak_use_share": found.peak_use_share,
-        "running": peak.running,
-        "class_name": peak.class_name,
-        "class_requests": peak.class_requests,
-        "class_input_tokens": peak.class_input_tokens,
-        "class_share": peak.class_share,
-        "kv_use_share": kv.kv_use_worst,
-        "mean_window": kv.window,
-    }
-
-
-def first_limit(kv_factor: float, targets_factor: float) -> str:
-    """Return what ends first as the load grows: the KV cache, the latency targets, or both.
-
-    >>> first_limit(1.0, 1.17), first_limit(1.2, 1.17), first_limit(2.0, 1.17)
-    ('kv_cache', 'both', 'latency')
-    """
-    if kv_factor <= targets_factor:
-        return "kv_cache"
-    return "both" if kv_factor <= NEARLY_BINDING * targets_factor else "latency"
 
 
 def _concurrency(parts: Parts) -> Iterator[Finding]:

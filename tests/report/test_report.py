@@ -451,11 +451,15 @@ def test_a_cache_that_fills_before_a_target_is_lost_nearly_binds(edge):
             "above 90 % | preemption follows at 100 %; the plan's replay is at 48 %",
             "any",
         ),
-        ("full_already", "above 90 % | preemption follows at 100 %; the plan's replay is", "any"),
+        (
+            "full_already",
+            "above 90 % | preemption follows at 100 %; the plan's replay is",
+            "more than 96 in",
+        ),
         (
             "preempts_already",
             "above 90 % for longer than 12 min, not ten minutes |",
-            "more than 6 in",
+            "more than 96 in",
         ),
     ],
 )
