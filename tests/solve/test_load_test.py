@@ -109,6 +109,7 @@ def row(metric, percentile, limit_s, class_name="all"):
         worst_s=limit_s,
         low_s=limit_s,
         high_s=limit_s,
+        high_by_doubt_s={},
         whole_s=limit_s,
         attainment=1.0,
         margin=0.0,
