@@ -12,13 +12,14 @@ from planner.report import format as fmt
 from planner.report.operations import (
     load_test_argv,
     metric_names,
-    reused_share,
+    of_load_test,
     shell,
     trace_replay_argv,
     window_argv,
 )
 from planner.report.sentences import by_section
 from planner.report.words import assumption
+from planner.solve.load_test import reused_share, tightest
 from planner.solve.plan import BatchCell, ChunkAnalysis, ChunkPoint, LatencyRow, Plan, Sensitivity
 from planner.solve.refuted import high_refuted, low_refuted
 from planner.solve.replica_window import share_of_replica
@@ -35,7 +36,7 @@ EQUATION_TOLERANCE = 0.01  # an equation is printed only where it gives the plan
 
 def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
     """Return the variables of templates/report.md.j2."""
-    current = current_gpus(plan)
+    current, test = current_gpus(plan), plan.load_test
     chosen = [
         row
         for row in plan.surge.budgets
@@ -75,12 +76,13 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "chunk_rows": chunk_rows(plan),
         "balance_equation": balance_equation(plan),
         "launch_text": shell(plan.launch),
-        "load_test": shell(load_test_argv(plan)),
+        "load_test": "" if test is None else shell(load_test_argv(plan, test)),
         "trace_replay": shell(trace_replay_argv(plan)),
         "replica_share": share_of_replica(plan),
         "window_command": shell(window_argv(plan)),
-        "reused_share": reused_share(plan),
-        "tightest": tightest(plan),
+        "reused_share": reused_share(plan.findings),
+        "tightest": tightest(plan.latency),
+        **of_load_test(plan),
         "metrics": metric_names(plan.deployment.engine),
         "slo_rows": list(slo_rows(plan)),
         "origin": _origin(plan),
@@ -146,16 +148,6 @@ def class_prompt(plan: Plan) -> float:
     binding = next((row.class_name for row in plan.latency if row.binds), None)
     found = next((each for each in plan.profile.classes if each.name == binding), None)
     return (found or plan.profile.total).input_tokens.mean
-
-
-def tightest(plan: Plan) -> list[LatencyRow]:
-    """Return, of each metric's percentile, the target with the least limit."""
-    found: dict[tuple[str, float], LatencyRow] = {}
-    for row in plan.latency:
-        key = (row.metric, row.percentile)
-        if key not in found or row.limit_s < found[key].limit_s:
-            found[key] = row
-    return list(found.values())
 
 
 def acts_twice(plan: Plan) -> bool:

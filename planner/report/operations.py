@@ -11,11 +11,10 @@ import math
 import shlex
 from collections.abc import Mapping
 from itertools import pairwise
+from typing import Any
 
 from planner.report import format as fmt
-from planner.solve.plan import Plan
-
-TEST_S = 600.0  # length of the load test: long enough for p99 at a few requests a second
+from planner.solve.plan import LoadTest, Plan
 
 METRIC_NAMES: Mapping[str, Mapping[str, str]] = {
     "vllm": {
@@ -50,19 +49,16 @@ def metric_names(engine: str) -> Mapping[str, str]:
     return METRIC_NAMES.get(engine, {})
 
 
-def load_test_argv(plan: Plan) -> tuple[str, ...]:
-    """Return a load test of one replica: mean lengths and rate of the window that decides."""
-    terms = plan.replica_terms
-    rate = terms.capacity_requests_per_s
-    prompt = terms.mean_input_tokens * (1.0 - reused_share(plan))  # random prompts share nothing
-    prompts = max(100, math.ceil(rate * TEST_S / 100) * 100) if math.isfinite(rate) else 100
+def load_test_argv(plan: Plan, test: LoadTest) -> tuple[str, ...]:
+    """Return the command of the constant load on one replica."""
     percentiles = sorted({row.percentile for row in plan.latency})
+    rate = test.requests_per_s
     shape = (
         "--dataset-name", "random",
-        "--random-input-len", str(max(1, round(prompt))),
-        "--random-output-len", str(max(1, round(terms.mean_output_tokens))),
-        "--request-rate", f"{rate:.3g}",
-        "--num-prompts", str(prompts),
+        "--random-input-len", str(test.input_tokens),
+        "--random-output-len", str(test.output_tokens),
+        "--request-rate", f"{rate:.3g}" if math.isfinite(rate) else "inf",
+        "--num-prompts", str(test.prompts),
     )  # fmt: skip
     if plan.deployment.engine == "sglang":
         return (
@@ -77,13 +73,22 @@ def load_test_argv(plan: Plan) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def reused_share(plan: Plan) -> float:
-    """Return the share of input tokens that the plan takes from the prefix cache."""
-    for finding in plan.findings:
-        value = finding.values.get("used_share")
-        if finding.id == "prefix_cache_assumption" and isinstance(value, (int, float)):
-            return float(value)
-    return 0.0
+def of_load_test(plan: Plan) -> dict[str, Any]:
+    """Return what is said of the constant load beside its table."""
+    rows = () if plan.load_test is None else plan.load_test.rows
+    means = [row for row in rows if row.percentile is None and math.isfinite(row.expected_s)]
+    slower = [
+        row
+        for row in plan.sensitivity
+        if row.assumption == "step_time" and row.change.startswith("+")
+    ]
+    return {
+        "steady": means[-1] if means else None,
+        "slow_steps": slower[0] if slower else None,
+        "beyond_limit": [
+            row for row in rows if row.limit_s is not None and row.expected_s > row.limit_s
+        ],
+    }
 
 
 def trace_replay_argv(plan: Plan) -> tuple[str, ...]:

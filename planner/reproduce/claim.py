@@ -87,7 +87,28 @@ def gain_within(published: float, share: float, why: str) -> Band:
     return Band(low=1.0 + gain * (1.0 - share), high=1.0 + gain * (1.0 + share), why=why)
 
 
+# Why a published figure is missed.
+KERNELS = "kernels of 2023"
+HOST = "host time of engines of 2023"
+FIT = "coefficients that depend on the points they are fitted to"
+POINTS = "published points that contradict each other"
+UNPUBLISHED = "settings, profiles or requests that are not published"
+MODEL = "advice that hangs on the model"
+CAUSES = (KERNELS, HOST, FIT, POINTS, UNPUBLISHED, MODEL)
+
 DIRECTION = Band(low=1.0, high=math.inf, why="direction alone: the size depends on the engines")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """A claim under another setting than the one it is judged by.
+
+    It is shown with the verdict that it would have, and counted nowhere: it says what decides a
+    verdict, and how much.
+    """
+
+    setting: str
+    ours: Callable[[Inputs], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +118,8 @@ class Claim:
     `ours` computes the same figure; None where it cannot be, which `reason` then explains. A claim
     whose input is its output (a fitted point, a setting) is not `counted`, and `reason` says why.
     `after_fit` marks what rests on a cost fitted to points of the same paper. `note` is what a
-    reader should know about a miss or about the setting. `replays` marks what takes seconds.
+    reader should know about a miss or about the setting, `cause` (one of CAUSES) the group that a
+    miss belongs to, `variants` what other settings give. `replays` marks what takes seconds.
     """
 
     id: str
@@ -113,6 +135,8 @@ class Claim:
     replays: bool = False
     reason: str = ""
     note: str = ""
+    cause: str = ""
+    variants: tuple[Variant, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a claim that could not be judged."""
@@ -120,6 +144,17 @@ class Claim:
             raise ValueError(f"{self.id} is neither computed nor excused")
         if self.ours is not None and self.counted and self.band is None:
             raise ValueError(f"{self.id} has no band")
+        if self.cause and self.cause not in CAUSES:
+            raise ValueError(f"{self.id}: {self.cause!r} is no cause")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """What one of a claim's variants gives, and the verdict it would have."""
+
+    setting: str
+    ours: float
+    verdict: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,6 +165,7 @@ class Finding:
     ours: float | None
     verdict: str
     reason: str
+    alternatives: tuple[Alternative, ...] = ()
 
     @property
     def counted(self) -> bool:
@@ -147,7 +183,18 @@ def judge(claim: Claim, inputs: Inputs) -> Finding:
         ours = float(claim.ours(inputs))
     except MissingInput as missing:
         return Finding(claim=claim, ours=None, verdict=NOT_REPRODUCIBLE, reason=str(missing))
-    inside = claim.band is None or claim.band.holds(ours)
+    others = ((each.setting, float(each.ours(inputs))) for each in claim.variants)
     return Finding(
-        claim=claim, ours=ours, verdict=PASS if inside else FAIL, reason=claim.reason or claim.note
+        claim=claim,
+        ours=ours,
+        verdict=_verdict(claim, ours),
+        reason=claim.reason or claim.note,
+        alternatives=tuple(
+            Alternative(setting=setting, ours=value, verdict=_verdict(claim, value))
+            for setting, value in others
+        ),
     )
+
+
+def _verdict(claim: Claim, value: float) -> str:
+    return PASS if claim.band is None or claim.band.holds(value) else FAIL

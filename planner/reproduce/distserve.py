@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from planner.reproduce import distserve_coefficients as coefficients
 from planner.reproduce import distserve_pools as pools
 from planner.reproduce import distserve_steps as steps
-from planner.reproduce.claim import DIRECTION, Band, Claim, within
+from planner.reproduce.claim import DIRECTION, UNPUBLISHED, Band, Claim, Variant, within
+from planner.reproduce.distserve_coefficients import named
 
 PAPER = "arXiv:2401.09670v3"
 REPOSITORY = "LLMServe/DistServe"
-SLOPE = "25 %: fitted by the authors to kernels of 2023"
 
 # (model, TP) -> tokens, memory share 0.95.
 KV_TOKENS = {
@@ -21,46 +22,6 @@ KV_TOKENS = {
     ("opt-66b", 8): 212_304,
     ("opt-175b", 8): 59_520,
 }
-
-# (model, TP) -> prefill b in ms, c in 1e-6 ms, decode a in ms, k in µs; SwiftTransformer.
-COEFFICIENTS = {
-    ("opt-13b", 1): (0.10191, 7.122, 19.935, 0.6269),
-    ("opt-13b", 2): (0.06858, 2.45, 13.295, 0.3411),
-    ("opt-13b", 4): (0.03808, 0.5226, 10.256, 0.1879),
-    ("opt-66b", 2): (0.27423, 22.48, 48.288, 0.9424),
-    ("opt-66b", 4): (0.15135, 8.317, 30.76, 0.4519),
-    ("opt-66b", 8): (0.10659, 3.391, 23.155, 0.2269),
-}
-# The same of vLLM in the same repository.
-COEFFICIENTS_VLLM = {
-    ("opt-13b", 1): (0.14051, 8.077, 23.475, 0.5929),
-    ("opt-66b", 4): (0.21287, 46.01, 39.582, 0.6946),
-    ("opt-66b", 8): (0.15737, 4.532, 31.176, 0.2756),
-}
-
-SQUARES = (
-    "the authors' c does not scale as attention must: four times the GPUs divide it by 14 for"
-    " OPT-13B; it takes up what b, fitted beside it, leaves"
-)
-OLD_VLLM = (
-    "vLLM of 2023 is 38 to 48 % slower per prompt token than the same authors' engine on the same"
-    " GPU, which is its kernels and not the hardware"
-)
-
-
-OLD_VLLM_READS = (
-    "at TP4 and TP8 its decode attention is 21 to 54 % slower than the same authors' engine on the"
-    " same GPU: kernels of 2023"
-)
-HOST = (
-    "the host time of its engine is in the intercept and in no zero-shot step: 1 to 7 ms, which"
-    " weigh most where many GPUs share the weights"
-)
-
-
-def named(model: str, tp: int) -> str:
-    """Return a claim's place: opt-13b-tp2."""
-    return f"{model}-tp{tp}"
 
 
 def memory_claims() -> tuple[Claim, ...]:
@@ -80,76 +41,11 @@ def memory_claims() -> tuple[Claim, ...]:
     )
 
 
-def coefficient_claims() -> tuple[Claim, ...]:
-    """Return the coefficients of the authors' latency model."""
-    found = []
-    for engine, table in (("", COEFFICIENTS), ("-vllm", COEFFICIENTS_VLLM)):
-        for key, (token_ms, square, start_ms, context) in table.items():
-            where = f"{key[0].upper()}, TP{key[1]}, A100-80GB SXM"
-            by = " of vLLM" if engine else ""
-            common = {"setting": where, "source": f"{REPOSITORY}, fitted profiles"}
-            found += [
-                Claim(
-                    id=f"distserve-b-{named(*key)}{engine}",
-                    claim=f"prefill time per token{by}",
-                    published=token_ms,
-                    unit="ms",
-                    band=within(token_ms, 0.25, SLOPE),
-                    ours=partial(steps.token_ms, *key),
-                    note=OLD_VLLM if engine else "",
-                    **common,  # type: ignore[arg-type]
-                ),
-                Claim(
-                    id=f"distserve-k-{named(*key)}{engine}",
-                    claim=f"decode time per cached token{by}",
-                    published=context,
-                    unit="µs",
-                    band=within(context, 0.25, SLOPE),
-                    ours=partial(steps.context_us, *key),
-                    note=OLD_VLLM_READS if engine else "",
-                    **common,  # type: ignore[arg-type]
-                ),
-                Claim(
-                    id=f"distserve-c-{named(*key)}{engine}",
-                    claim=f"prefill time per squared token{by}",
-                    published=1e-6 * square,
-                    unit="ms",
-                    band=within(1e-6 * square, 0.25, SLOPE),
-                    ours=partial(steps.square_ms, *key),
-                    note=SQUARES,
-                    **common,  # type: ignore[arg-type]
-                ),
-            ]
-            if not engine:
-                found.append(
-                    Claim(
-                        id=f"distserve-a-{named(*key)}",
-                        claim="decode step without context",
-                        published=start_ms,
-                        unit="ms",
-                        band=within(start_ms, 0.25, SLOPE),
-                        ours=partial(steps.decode_intercept_ms, *key),
-                        note=HOST,
-                        **common,  # type: ignore[arg-type]
-                    )
-                )
-    rest = Claim(
-        id="distserve-a-prefill",
-        claim="prefill intercept of OPT-13B, TP1",
-        setting="A100-80GB SXM",
-        source=f"{REPOSITORY}, fitted profiles",
-        published=18.103,
-        unit="ms",
-        reason="its engine's host time and the range of its fit; so are the decode times per"
-        " sequence",
-    )
-    return (*found, rest)
-
-
 OUTPUTS = (
-    "the chats at hand have outputs of 395 tokens on average, the paper's 200; with outputs scaled"
-    " to that the ratio is 1.19: the decode replica decides"
+    "the chats at hand have outputs of 395 tokens on average, the paper's 200: the decode replica"
+    " decides"
 )
+PAPER_OUTPUT = 200.3  # tokens, mean of the paper's chats (figure 7)
 
 
 def pool_claims() -> tuple[Claim, ...]:
@@ -168,6 +64,13 @@ def pool_claims() -> tuple[Claim, ...]:
             band=DIRECTION,
             ours=partial(pools.rate_ratio, model),
             note=note,
+            cause=UNPUBLISHED if note else "",
+            variants=(
+                Variant(
+                    setting=f"outputs scaled to the paper's mean of {PAPER_OUTPUT:.0f} tokens",
+                    ours=partial(pools.rate_ratio, model, mean_output=PAPER_OUTPUT),
+                ),
+            ),
         )
         for model, placement, note in (
             ("opt-13b", "TP1 against prefill TP2 and decode TP1", ""),
@@ -261,4 +164,4 @@ def absent_claims() -> tuple[Claim, ...]:
 
 def claims() -> tuple[Claim, ...]:
     """Return every claim of the paper."""
-    return (*memory_claims(), *coefficient_claims(), *pool_claims(), *absent_claims())
+    return (*memory_claims(), *coefficients.claims(), *pool_claims(), *absent_claims())

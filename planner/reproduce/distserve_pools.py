@@ -164,20 +164,24 @@ def attained(done: Replay, chat: Chat) -> float:
     return float(inside.mean())
 
 
-def short_pairs(inputs: Inputs) -> NDArray[np.int64]:
+def short_pairs(inputs: Inputs, mean_output: float | None = None) -> NDArray[np.int64]:
     """Return lengths of chats below 2,048 tokens, as the paper filters them.
 
-    Its own file counts another tokenizer's tokens and has half as long outputs.
+    Its own file counts another tokenizer's tokens and has half as long outputs; `mean_output`
+    scales them to a mean.
     """
     pairs = inputs.pairs(LENGTHS)
     kept: NDArray[np.int64] = pairs[pairs.sum(axis=1) < LONGEST]
-    return kept
+    if mean_output is None:
+        return kept
+    outputs = kept[:, 1] * (mean_output / kept[:, 1].mean())
+    return np.stack([kept[:, 0], np.maximum(np.rint(outputs), 1).astype(np.int64)], axis=1)
 
 
 @cache
-def rate_per_gpu(name: str, engine: str, inputs: Inputs) -> float:
+def rate_per_gpu(name: str, engine: str, mean_output: float | None, inputs: Inputs) -> float:
     """Return the highest rate per GPU at which 90 % of the requests keep both limits."""
-    chat, pairs = CHATS[name], short_pairs(inputs)
+    chat, pairs = CHATS[name], short_pairs(inputs, mean_output)
     run = colocated if engine == "vllm" else separate
     gpus = chat.colocated.gpus if engine == "vllm" else chat.prefill.gpus + chat.decode.gpus
 
@@ -190,9 +194,12 @@ def rate_per_gpu(name: str, engine: str, inputs: Inputs) -> float:
     return replays.median_over(replays.SEEDS, once) / gpus
 
 
-def rate_ratio(name: str, inputs: Inputs) -> float:
+def rate_ratio(name: str, inputs: Inputs, *, mean_output: float | None = None) -> float:
     """Return DistServe's rate per GPU over vLLM's."""
-    return rate_per_gpu(name, "distserve", inputs) / rate_per_gpu(name, "vllm", inputs)
+    ours, theirs = (
+        rate_per_gpu(name, engine, mean_output, inputs) for engine in ("distserve", "vllm")
+    )
+    return ours / theirs
 
 
 def tail_transfer_ms(inputs: Inputs) -> float:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from planner.reproduce.claim import Finding, Inputs
 from planner.reproduce.papers import PAPERS, findings
-from planner.reproduce.table import markdown, tally
+from planner.reproduce.table import causes, decisive, markdown, tally
 
 INTRODUCTION = """# Published results, reproduced
 
@@ -30,15 +30,18 @@ how it was read (text, table or bars), and how uncertain step times are on hardw
 calibration covers. *After fit* rests on a cost fitted to step times of the same paper; its own
 fitted points are in the list with their residuals. *Not counted* are claims whose input is their
 output. *Not reproducible* says what is missing. Failures stay in the table with what is known about
-them. Where nothing else is said, step times are zero-shot: the catalogue's GPU and the planner's
-own calibration, and the engine's overheads are launches alone.
+them, and stand below by cause. Under some tables are other settings than the one a claim is judged
+by, with the verdict they would have: they show what decides a verdict, and none is counted. Where
+nothing else is said, step times are zero-shot: the catalogue's GPU and the planner's own
+calibration, and the engine's overheads are launches alone.
 """
 
 
 def sections(found: Mapping[str, Sequence[Finding]]) -> str:
     """Return the document for the findings of each paper."""
     everything = [each for paper in found.values() for each in paper]
-    parts = [INTRODUCTION, f"All papers: {tally(everything)}.", ""]
+    parts = [INTRODUCTION, f"All papers: {tally(everything)}.", "", *causes(everything), ""]
+    parts += [f"{decisive(everything)}.", ""]
     for paper, mine in found.items():
         parts += [f"## {PAPERS[paper]}", "", f"{tally(mine)}.", "", *markdown(mine), ""]
     return "\n".join(parts).rstrip() + "\n"

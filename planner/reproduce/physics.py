@@ -33,6 +33,33 @@ PAIRWISE_NVLINK = {
     4: AllReduceEfficiency(latency_s=60e-6, bandwidth_bytes_per_s=15.7e9, sharpness=1.0),
 }
 
+# NCCL on A100 SXM: the fit of `planner.calibrate` to the nccl 2.27.3 rows, 512 B to 512 MB, of
+# ai-dynamo/aiconfigurator_core 0.12.0 (Apache-2.0). The calibration's all-reduce is the faster
+# kernel that engines have used since.
+NCCL_A100_SXM = {
+    2: AllReduceEfficiency(
+        latency_s=36.8e-6,
+        bandwidth_bytes_per_s=188.6e9,
+        sharpness=1.0,
+        large_latency_s=10.5e-6,
+        large_bandwidth_bytes_per_s=42.25e9,
+    ),
+    4: AllReduceEfficiency(
+        latency_s=55.9e-6,
+        bandwidth_bytes_per_s=142.4e9,
+        sharpness=1.0,
+        large_latency_s=15.1e-6,
+        large_bandwidth_bytes_per_s=72.0e9,
+    ),
+    8: AllReduceEfficiency(
+        latency_s=181.9e-6,
+        bandwidth_bytes_per_s=19.64e9,
+        sharpness=2.97,
+        large_latency_s=24.1e-6,
+        large_bandwidth_bytes_per_s=104.2e9,
+    ),
+}
+
 
 @cache
 def launches() -> Engine:
@@ -47,6 +74,12 @@ def launches() -> Engine:
         frontend_client_s=0.0,
         frontend_token_s=0.0,
     )
+
+
+@cache
+def no_launches() -> Engine:
+    """Return a forward pass whose kernels launch themselves."""
+    return replace(launches(), layer_overhead_s=0.0)
 
 
 def deployment(model: Model, gpu: Gpu, **chosen: Any) -> Deployment:  # noqa: ANN401 - fields
@@ -74,6 +107,7 @@ def step_cost(
     compute: float | None = None,
     attention: float | None = None,
     all_reduce: Mapping[int, AllReduceEfficiency] | None = None,
+    engine: Engine | None = None,
 ) -> StepCost:
     """Return the step times of a deployment, zero-shot or with efficiencies given.
 
@@ -85,6 +119,8 @@ def step_cost(
         Shares of the peak that matrices and prefill attention reach, instead of the calibration's.
     all_reduce
         Measured all-reduces of the machine, by group size.
+    engine
+        The overheads, instead of those of `launches`.
     """
     known = calibration(gpu)
     gemm, heads = known.gemm["bf16"], known.attention["bf16"]
@@ -98,7 +134,7 @@ def step_cost(
         },
         all_reduce={**known.all_reduce, **(all_reduce or {})},
     )
-    return compile_step_cost(model, gpu, launches(), changed, made)
+    return compile_step_cost(model, gpu, engine or launches(), changed, made)
 
 
 def prefill_s(cost: StepCost, tokens: int, past_tokens: int = 0) -> float:

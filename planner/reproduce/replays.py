@@ -5,7 +5,8 @@ A paper's run is one draw of a few hundred requests. Each figure here is the med
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,14 +48,21 @@ def requests_of(
     )
 
 
-def poisson(pairs: NDArray[np.int64], count: int, per_s: float, seed: int) -> Requests:
+def poisson(
+    pairs: NDArray[np.int64],
+    count: int,
+    per_s: float,
+    seed: int,
+    longest_gap: float = math.inf,
+) -> Requests:
     """Return `count` requests with lengths drawn from `pairs` and Poisson arrivals.
 
-    A seed's draws do not depend on the rate: a higher one shrinks the gaps.
+    A seed's draws do not depend on the rate: a higher one shrinks the gaps. Gaps are cut at
+    `longest_gap` times their mean.
     """
     rng = np.random.default_rng(seed)
     rows = pairs[rng.integers(len(pairs), size=count)]
-    arrival = np.cumsum(rng.exponential(size=count)) / per_s
+    arrival = np.cumsum(np.minimum(rng.exponential(size=count), longest_gap)) / per_s
     return requests_of(arrival, rows[:, 0], rows[:, 1])
 
 
@@ -68,7 +76,7 @@ def tbt_s(done: Replay, percentile: float = 99.0) -> float:
     return gap_percentile(done.gaps.sum(axis=(0, 1)), percentile)
 
 
-def median_over(seeds: range, measure: Callable[[int], float]) -> float:
+def median_over(seeds: Sequence[int], measure: Callable[[int], float]) -> float:
     """Return the median of a figure over seeds."""
     return float(np.median([measure(seed) for seed in seeds]))
 

@@ -4,32 +4,23 @@ from __future__ import annotations
 
 from functools import partial
 
-from planner.reproduce import sarathi_pipeline
-from planner.reproduce.claim import Band, Claim, gain_within, within
+from planner.reproduce import sarathi_gains, sarathi_pipeline
+from planner.reproduce.claim import KERNELS, UNPUBLISHED, Band, Claim, Variant, within
+from planner.reproduce.sarathi_gains import BARE, ON_A6000, PAPER, bare_a6000
 from planner.reproduce.sarathi_steps import (
-    a100,
     a6000,
     chunking_loss,
-    decode_gain,
     decode_over_prefill,
     decode_token_ms,
-    end_to_end_gain,
     largest_batch,
     layer_tokens_per_ms,
-    orca_best_gain,
     piggyback_ratio,
     prefill_ms,
 )
-
-PAPER = "arXiv:2308.16369"
-ON_A6000 = "LLaMA-13B, fp16, one RTX A6000"
-# The paper does not say which A100; the same authors' next one (Sarathi-Serve) names PCIe machines,
-# and their kernel tables (microsoft/vidur, 70B shapes, 256 tokens over 2,048: 0.143) fit that part
-# (0.136) better than the SXM one (0.163).
-ON_A100 = "LLaMA-33B, fp16, one A100-80GB (PCIe)"
+from planner.reproduce.shapes import GPT3_175B
+from planner.spec import catalog
 
 STEP = "15 %: kernels of another library on the calibration's mean over other GPUs"
-GAIN = "40 % of the gain: a difference of two step times that are each 15 % uncertain"
 
 
 def step_claims() -> tuple[Claim, ...]:
@@ -45,10 +36,9 @@ def step_claims() -> tuple[Claim, ...]:
                 published=value,
                 unit="ms",
                 band=within(value, share, why),
-                ours=partial(prefill_ms, tokens),
-                note="without the launches of the engine's layers 45.8 ms, below the band"
-                if tokens == 128
-                else "",
+                ours=partial(prefill_ms, a6000, tokens),
+                cause=KERNELS,
+                variants=(Variant(setting=BARE, ours=partial(prefill_ms, bare_a6000, tokens)),),
             )
             for name, tokens, value, share, why in (
                 ("s1", 128, 55.0, 0.15, STEP),
@@ -64,7 +54,8 @@ def step_claims() -> tuple[Claim, ...]:
             published=12.49,
             unit="ms",
             band=within(12.49, 0.2, "20 %: reads at the bandwidth other libraries reach"),
-            ours=decode_token_ms,
+            ours=partial(decode_token_ms, a6000),
+            variants=(Variant(setting=BARE, ours=partial(decode_token_ms, bare_a6000)),),
         ),
         Claim(
             id="sarathi-s5",
@@ -74,7 +65,8 @@ def step_claims() -> tuple[Claim, ...]:
             published=10.4,
             unit="×",
             band=Band(low=6.0, high=14.0, why="the small difference of two steps: its order"),
-            ours=piggyback_ratio,
+            ours=partial(piggyback_ratio, a6000),
+            variants=(Variant(setting=BARE, ours=partial(piggyback_ratio, bare_a6000)),),
         ),
         *(
             Claim(
@@ -98,18 +90,6 @@ def step_claims() -> tuple[Claim, ...]:
             unit="tokens/ms",
             band=within(180.0, 0.15, STEP),
             ours=layer_tokens_per_ms,
-        ),
-        Claim(
-            id="sarathi-s8",
-            claim="largest batch at 1,024 tokens",
-            setting=ON_A6000,
-            source=f"{PAPER} §3.1: floor((M − weights)/(L·k))",
-            published=18,
-            unit="sequences",
-            band=Band(low=17, high=19, why="one either way: rounding"),
-            ours=largest_batch,
-            note="the paper's own formula gives 26 with 48 GB, 26 GB of weights and 0.82 MB a"
-            " token; what else it keeps free, about 7 GB, is not stated",
         ),
         *(
             Claim(
@@ -144,123 +124,53 @@ def step_claims() -> tuple[Claim, ...]:
     )
 
 
-TABLE_4 = (
-    # (id, model, sequence, batch, decode speed-up, throughput gain, how sure the figures are)
-    ("1", "13b", 1024, 6, 5.45, 1.33, ""),
-    (
-        "2",
-        "13b",
-        2048,
-        6,
-        3.26,
-        1.26,
-        "both figures of this row are unconfirmed: the table is an image",
-    ),
-    (
-        "3",
-        "13b",
-        3072,
-        6,
-        2.51,
-        1.22,
-        "this row's throughput gain is unconfirmed: the table is an image",
-    ),
-    (
-        "4",
-        "33b",
-        1024,
-        10,
-        3.83,
-        1.25,
-        "this row's decode speed-up is unconfirmed; on the SXM part the gain is 1.18",
-    ),
-    (
-        "5",
-        "33b",
-        2048,
-        5,
-        4.25,
-        1.22,
-        "this row's throughput gain is unconfirmed; on the SXM part it is 1.10",
-    ),
-    (
-        "6",
-        "33b",
-        3072,
-        3,
-        3.51,
-        1.14,
-        "this row's decode speed-up is unconfirmed; on the SXM part the gain is 1.03",
-    ),
+KEPT_FREE = 0.9  # of the memory is used
+BATCHES = (
+    # (suffix, model, GPUs, bytes of one, length, published, where, which batch)
+    ("", "13b", 1, 48e9, 1024, 18, "§5.2, figure 11", "largest batch at 1,024 tokens"),
+    ("-2k", "13b", 1, 48e9, 2048, 10, "§5.2, figure 11", "largest batch at 2,048 tokens"),
+    ("-3k", "13b", 1, 48e9, 3072, 6, "§5.2, figure 11", "largest batch at 3,072 tokens"),
+    ("-pipeline", "gpt3", 64, 80e9, 8 * 4096, 27, "§5.3", "largest batch of a stage of TP8 × PP8"),
+    ("-replica", "gpt3", 8, 80e9, 4096, 11, "§5.3", "largest batch of TP8"),
+)
+OF_MEMORY = (
+    "the paper's formula with a tenth of the memory kept free, which meets its other four largest"
+    " batches and gives 20 here, where its figures end at 18"
 )
 
 
-def gain_claims() -> tuple[Claim, ...]:
-    """Return the claims about whole requests: table 4, end-to-end gains."""
-    found = []
-    for name, size, seq, batch, decode, gain, note in TABLE_4:
-        cost = a6000 if size == "13b" else a100
-        where = ON_A6000 if size == "13b" else ON_A100
-        setting = f"{where}, sequences of {seq:,}, batch {batch}, chunk 256"
-        found += [
-            Claim(
-                id=f"sarathi-s10-{name}-decode",
-                claim="decode speed-up",
-                setting=setting,
-                source=f"{PAPER} table 4",
-                published=decode,
-                unit="×",
-                band=within(decode, 0.4, "40 %: over the small difference of two steps"),
-                ours=partial(decode_gain, cost, seq, batch, 256),
-                note=note,
+def memory_claims() -> tuple[Claim, ...]:
+    """Return the largest batches, by the paper's formula: floor((M − weights)/(L·k))."""
+    models = {"13b": catalog.model("meta-llama/Llama-2-13b-hf"), "gpt3": GPT3_175B}
+    return tuple(
+        Claim(
+            id=f"sarathi-s8{suffix}",
+            claim=words,
+            setting=ON_A6000 if model == "13b" else f"GPT-3 on {gpus} A100, up to 4,096 tokens",
+            source=f"{PAPER} §4.3.1, {where}",
+            published=published,
+            unit="sequences",
+            after_fit=True,
+            band=Band(low=published - 1, high=published + 1, why="one either way: rounding"),
+            ours=partial(largest_batch, models[model], memory, gpus, length, KEPT_FREE),
+            note=OF_MEMORY if not suffix else "",
+            cause=UNPUBLISHED,
+            variants=(
+                Variant(
+                    setting="all of the memory",
+                    ours=partial(largest_batch, models[model], memory, gpus, length, 1.0),
+                ),
             ),
-            Claim(
-                id=f"sarathi-s10-{name}-gain",
-                claim="throughput gain, P:D = C/(B − 1)",
-                setting=setting,
-                source=f"{PAPER} table 4",
-                published=gain,
-                unit="×",
-                band=gain_within(gain, 0.4, GAIN),
-                ours=partial(end_to_end_gain, cost, seq, batch, 256, 256 / (batch - 1)),
-                note=note,
-            ),
-        ]
-    for chunk, ratio, gain in ((256, 14.0, 1.27), (512, 28.0, 1.23)):
-        found.append(
-            Claim(
-                id=f"sarathi-s11-c{chunk}",
-                claim=f"throughput gain, chunk {chunk}, P:D {ratio:g}",
-                setting=f"{ON_A6000}, sequences of 1,024, batch 18",
-                source=f"{PAPER} §5.1.3",
-                published=gain,
-                unit="×",
-                band=gain_within(gain, 0.4, GAIN),
-                ours=partial(end_to_end_gain, a6000, 1024, 18, chunk, ratio),
-            )
         )
-    return tuple(found)
+        for suffix, model, gpus, memory, length, published, where, words in BATCHES
+    )
 
 
 def claims() -> tuple[Claim, ...]:
     """Return every claim of the paper, figures first."""
-    orca = Claim(
-        id="sarathi-s11-orca",
-        claim="throughput gain of Orca's best case",
-        setting=f"{ON_A6000}, sequences of 1,024, batch 18, P:D 14",
-        source=f"{PAPER} §5.2",
-        published=1.11,
-        unit="×",
-        band=gain_within(1.11, 0.4, GAIN),
-        ours=orca_best_gain,
+    return (
+        *step_claims(),
+        *memory_claims(),
+        *sarathi_gains.claims(),
+        *sarathi_pipeline.claims(),
     )
-    chunk_128 = Claim(
-        id="sarathi-s11-c128",
-        claim="throughput gain, chunk 128",
-        setting=ON_A6000,
-        source=f"{PAPER} §5.4",
-        published=1.16,
-        unit="×",
-        reason="its sequence length and P:D ratio are not stated",
-    )
-    return (*step_claims(), *gain_claims(), orca, chunk_128, *sarathi_pipeline.claims())

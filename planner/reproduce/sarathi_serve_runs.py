@@ -1,169 +1,34 @@
-"""Machines, fits and runs of Sarathi-Serve (arXiv:2403.02310, OSDI 2024) and its artefact.
-
-Its engine launches eagerly, ahead of the GPU: a step takes the longer of GPU and host time. Host
-time and two kernel efficiencies are fitted to the artefact's step times; everything beyond those
-step times (latencies under load, capacities) follows from the fit.
-"""
+"""Runs of Sarathi-Serve (arXiv:2403.02310, OSDI 2024) and its artefact: latencies, capacities."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+import random
+from collections.abc import Sequence
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.perf.step_cost import StepCost
+from planner.ingest.requests import Requests
 from planner.reproduce import replays
 from planner.reproduce.claim import Inputs
-from planner.reproduce.physics import (
-    PAIRWISE_NVLINK,
-    chunked_prefill_s,
-    decode_s,
-    deployment,
-    hybrid_s,
-    kv_tokens,
-    prefill_s,
-    step_cost,
-)
-from planner.reproduce.replays import Machine
+from planner.reproduce.physics import kv_tokens
+from planner.reproduce.replays import MANY_SEEDS, SEEDS, Machine
+from planner.reproduce.sarathi_serve_fit import ALL_BATCHES, fitted, made, yi
 from planner.sim.settings import SchedulerSettings
 from planner.spec import catalog
-from planner.spec.deployment import Deployment
 from planner.spec.gpu import Gpu
 from planner.spec.model import Model
 
-# Prompt tokens -> ms, artefact figure of prefill times; 256 tokens was a warm-up outlier (121 ms).
-PREFILL_MS = {
-    128: 48.09,
-    512: 105.58,
-    1024: 214.3,
-    2048: 366.03,
-    4096: 757.6,
-    8192: 1863.26,
-    16_384: 4407.5,
-}
-# Batch -> ms, contexts of about 1,024.
-DECODE_MS = {1: 46.8, 2: 47.5, 4: 48.85, 8: 69.68, 16: 77.25, 32: 87.9, 64: 127.81, 128: 189.33}
-
 SHAREGPT = "sharegpt_8k.csv"
+# microsoft/sarathi-serve, sarathi/benchmark: seed of every run, and the gap that
+# poisson_request_interval_generator.py cuts at, in mean gaps.
+ARTEFACT_SEED, LONGEST_GAP = 42, 3.0
+OWN_DRAW = (ARTEFACT_SEED,)
+Seeds = Sequence[int]
 LONGEST_CHAT = 8192
 BLOCK = 16
-MEMORY_SHARE = 0.85
-
-
-def yi() -> tuple[Model, Gpu]:
-    """Return Yi-34B and the A100 of its machine."""
-    return catalog.model("01-ai/Yi-34B"), catalog.gpu("a100-80gb-pcie")
-
-
-def made(model: Model, gpu: Gpu, tp: int, **chosen: Any) -> Deployment:  # noqa: ANN401 - fields
-    """Return a deployment with the artefact's memory share."""
-    fields = {
-        "tensor_parallel_size": tp,
-        "gpu_memory_utilization": MEMORY_SHARE,
-        "max_num_seqs": 256,
-        "max_num_batched_tokens": 16_384,
-        "async_scheduling": True,
-        **chosen,
-    }
-    return deployment(model, gpu, **fields)
-
-
-@cache
-def zero_shot() -> StepCost:
-    """Return Yi-34B's step times from the planner's own calibration."""
-    model, gpu = yi()
-    return step_cost(model, gpu, made(model, gpu, 2), all_reduce=PAIRWISE_NVLINK)
-
-
-@cache
-def efficiencies() -> tuple[float, float]:
-    """Return shares of the peak of matrices and prefill attention, fitted to PREFILL_MS.
-
-    Least squares of relative errors; 128 tokens are left to the host.
-    """
-    from scipy.optimize import least_squares
-
-    model, gpu = yi()
-    points = [tokens for tokens in PREFILL_MS if tokens > 128]
-
-    def errors(shares: NDArray[np.float64]) -> list[float]:
-        cost = step_cost(
-            model,
-            gpu,
-            made(model, gpu, 2),
-            compute=float(shares[0]),
-            attention=float(shares[1]),
-            all_reduce=PAIRWISE_NVLINK,
-        )
-        return [1e3 * prefill_s(cost, n) / PREFILL_MS[n] - 1.0 for n in points]
-
-    found = least_squares(errors, (0.65, 0.4), bounds=((0.1, 0.05), (1.0, 1.0)))
-    return float(found.x[0]), float(found.x[1])
-
-
-@cache
-def host() -> tuple[float, float]:
-    """Return host seconds of a step and of each sequence, fitted to DECODE_MS."""
-    batches = np.array(list(DECODE_MS), dtype=np.float64)
-    seconds = 1e-3 * np.array(list(DECODE_MS.values()))
-    weighted = np.stack([1.0 / seconds, batches / seconds], axis=1)
-    step, each = np.linalg.lstsq(weighted, np.ones(len(seconds)), rcond=None)[0]
-    return float(step), float(each)
-
-
-def fitted(model: Model, gpu: Gpu, planned: Deployment) -> StepCost:
-    """Return step times with the kernels and the host that were fitted to Yi-34B's."""
-    compute, attention = efficiencies()
-    step, each = host()
-    cost = step_cost(
-        model,
-        gpu,
-        planned,
-        compute=compute,
-        attention=attention,
-        all_reduce=PAIRWISE_NVLINK,
-    )
-    # Launches go by layers, and each pipeline stage launches its own.
-    layers = model.num_layers / yi()[0].num_layers / planned.pipeline_parallel_size
-    return replace(cost, host_step_s=step * layers, host_seq_s=each)
-
-
-@cache
-def fitted_yi() -> StepCost:
-    """Return Yi-34B's fitted step times."""
-    model, gpu = yi()
-    return fitted(model, gpu, made(model, gpu, 2))
-
-
-def prefill_ms(cost: str, tokens: int, _: Inputs) -> float:
-    """Return a prompt's time in ms, by "fit" or "zero_shot"."""
-    return 1e3 * prefill_s(fitted_yi() if cost == "fit" else zero_shot(), tokens)
-
-
-def decode_ms(batch: int, _: Inputs) -> float:
-    """Return a decode step's time in ms after the fit."""
-    return 1e3 * decode_s(fitted_yi(), batch, 1024.0)
-
-
-def hybrid_over_prefill(_: Inputs) -> float:
-    """Return 1,021 prompt tokens with three decodes over a prompt of 1,024."""
-    return hybrid_s(fitted_yi(), 1021, 0.0, 3, 1024.0) / prefill_s(fitted_yi(), 1024)
-
-
-def chunk_overhead(prompt: int, chunk: int, _: Inputs) -> float:
-    """Return a chunked prompt's time over the whole one's."""
-    cost = fitted_yi()
-    return chunked_prefill_s(cost, prompt, chunk) / prefill_s(cost, prompt)
-
-
-def worst_stall(_: Inputs) -> float:
-    """Return a decode's step beside a whole prompt of 4,096 over a step of its own, Llama-2-70B."""
-    model, gpu = catalog.model("meta-llama/Llama-2-70b-hf"), catalog.gpu("a100-80gb-sxm")
-    cost = step_cost(model, gpu, made(model, gpu, 4))
-    return hybrid_s(cost, 4096, 0.0, 1, 4096.0) / decode_s(cost, 1, 4096.0)
 
 
 def scheduler(
@@ -184,7 +49,15 @@ def scheduler(
 
 
 def machine(
-    model: Model, gpu: Gpu, tp: int, policy: str, *, budget: int, seqs: int, pp: int = 1
+    model: Model,
+    gpu: Gpu,
+    tp: int,
+    policy: str,
+    *,
+    budget: int,
+    seqs: int,
+    pp: int = 1,
+    batches: tuple[int, ...] = ALL_BATCHES,
 ) -> Machine:
     """Return one replica under a policy, chats up to 8,192 tokens."""
     planned = made(
@@ -203,41 +76,62 @@ def machine(
         budget=budget,
         max_num_seqs=seqs,
     )
-    return Machine(cost=fitted(model, gpu, planned), settings=settings)
+    return Machine(cost=fitted(model, gpu, planned, batches), settings=settings)
 
 
 @cache
-def yi_machine(policy: str, budget: int, seqs: int) -> Machine:
+def yi_machine(
+    policy: str, budget: int, seqs: int, batches: tuple[int, ...] = ALL_BATCHES
+) -> Machine:
     """Return Yi-34B on its pair of A100 under a policy."""
-    return machine(*yi(), 2, policy, budget=budget, seqs=seqs)
+    return machine(*yi(), 2, policy, budget=budget, seqs=seqs, batches=batches)
 
 
-def p99_tbt_s(policy: str, budget: int, seqs: int, per_s: float, inputs: Inputs) -> float:
-    """Return the P99 time between tokens of 128 chats on Yi-34B, median of many seeds, in s."""
+def drawn(pairs: NDArray[np.int64], count: int, per_s: float, seed: int) -> Requests:
+    """Return requests with the artefact's arrivals: Poisson, no gap above three mean ones.
+
+    The seed ARTEFACT_SEED gives its own draw, lengths and gaps alike.
+    """
+    if seed != ARTEFACT_SEED:
+        return replays.poisson(pairs, count, per_s, seed, longest_gap=LONGEST_GAP)
+    # pandas' sample(frac=1, random_state=42) and Python's generator, seeded alike.
+    order = np.random.RandomState(ARTEFACT_SEED).permutation(len(pairs))
+    rows = pairs[order[:count]]
+    uniform = random.Random(ARTEFACT_SEED)
+    gaps = [min(-math.log(1.0 - uniform.random()), LONGEST_GAP) for _ in range(count)]
+    return replays.requests_of(np.cumsum(gaps) / per_s, rows[:, 0], rows[:, 1])
+
+
+def p99_tbt_s(
+    policy: str, budget: int, seqs: int, per_s: float, inputs: Inputs, *, seeds: Seeds = MANY_SEEDS
+) -> float:
+    """Return the P99 time between tokens of 128 chats on Yi-34B, median of seeds, in s."""
     pairs, here = inputs.pairs(SHAREGPT), yi_machine(policy, budget, seqs)
 
     def once(seed: int) -> float:
-        return replays.tbt_s(replays.run(here, replays.poisson(pairs, 128, per_s, seed)))
+        return replays.tbt_s(replays.run(here, drawn(pairs, 128, per_s, seed)))
 
-    return replays.median_over(replays.MANY_SEEDS, once)
+    return replays.median_over(seeds, once)
 
 
-def p50_ttft_s(policy: str, budget: int, seqs: int, per_s: float, inputs: Inputs) -> float:
-    """Return the P50 time to the first token of 128 chats on Yi-34B, median of many seeds, in s."""
+def p50_ttft_s(
+    policy: str, budget: int, seqs: int, per_s: float, inputs: Inputs, *, seeds: Seeds = MANY_SEEDS
+) -> float:
+    """Return the P50 time to the first token of 128 chats on Yi-34B, median of seeds, in s."""
     pairs, here = inputs.pairs(SHAREGPT), yi_machine(policy, budget, seqs)
 
     def once(seed: int) -> float:
-        done = replays.run(here, replays.poisson(pairs, 128, per_s, seed))
+        done = replays.run(here, drawn(pairs, 128, per_s, seed))
         return float(np.median(done.ttft_s))
 
-    return replays.median_over(replays.MANY_SEEDS, once)
+    return replays.median_over(seeds, once)
 
 
 def trial_holds(
     here: Machine, pairs: NDArray[np.int64], seed: int, tbt_limit_s: float, per_s: float
 ) -> bool:
     """Return whether a trial of 2,048 requests, cut at 30 minutes, keeps the paper's two limits."""
-    requests = replays.poisson(pairs, 2048, per_s, seed)
+    requests = drawn(pairs, 2048, per_s, seed)
     arrived = int(np.searchsorted(requests.arrival_s, 1800.0))
     cut = replays.requests_of(
         requests.arrival_s[:arrived],
@@ -248,20 +142,31 @@ def trial_holds(
     return replays.queueing_p50_s(done) <= 2.0 and replays.tbt_s(done) <= tbt_limit_s
 
 
-def capacity_per_s(here: Machine, inputs: Inputs, tbt_limit_s: float) -> float:
+def capacity_per_s(
+    here: Machine, inputs: Inputs, tbt_limit_s: float, seeds: Seeds = SEEDS
+) -> float:
     """Return the highest rate inside P99 TBT and 2 s of median queueing, median of seeds."""
     pairs = inputs.pairs(SHAREGPT)
 
     def once(seed: int) -> float:
         return replays.capacity(partial(trial_holds, here, pairs, seed, tbt_limit_s), 0.5)
 
-    return replays.median_over(replays.SEEDS, once)
+    return replays.median_over(seeds, once)
 
 
 @cache
-def yi_capacity(policy: str, budget: int, seqs: int, tbt_limit_s: float, inputs: Inputs) -> float:
+def yi_capacity(
+    policy: str,
+    budget: int,
+    seqs: int,
+    tbt_limit_s: float,
+    inputs: Inputs,
+    seeds: Seeds = SEEDS,
+    batches: tuple[int, ...] = ALL_BATCHES,
+) -> float:
     """Return Yi-34B's capacity for chats under a policy, requests/s."""
-    return capacity_per_s(yi_machine(policy, budget, seqs), inputs, tbt_limit_s)
+    here = yi_machine(policy, budget, seqs, batches)
+    return capacity_per_s(here, inputs, tbt_limit_s, seeds)
 
 
 SARATHI_512, SARATHI_2048 = ("sarathi_serve", 512, 128), ("sarathi_serve", 2048, 128)
@@ -271,9 +176,20 @@ ORCA = ("orca", 16 * LONGEST_CHAT, 16)
 Policy = tuple[str, int, int]
 
 
-def yi_capacity_ratio(ours: Policy, theirs: Policy, tbt_limit_s: float, inputs: Inputs) -> float:
+def yi_capacity_ratio(
+    ours: Policy,
+    theirs: Policy,
+    tbt_limit_s: float,
+    inputs: Inputs,
+    *,
+    seeds: Seeds = SEEDS,
+    batches: tuple[int, ...] = ALL_BATCHES,
+) -> float:
     """Return the ratio of two policies' capacities."""
-    return yi_capacity(*ours, tbt_limit_s, inputs) / yi_capacity(*theirs, tbt_limit_s, inputs)
+    mine, other = (
+        yi_capacity(*policy, tbt_limit_s, inputs, seeds, batches) for policy in (ours, theirs)
+    )
+    return mine / other
 
 
 def yi_capacity_of(ours: Policy, tbt_limit_s: float, inputs: Inputs) -> float:

@@ -10,31 +10,36 @@ import math
 from collections.abc import Callable
 from functools import cache
 
-from planner.perf.memory import visible_bytes, weight_bytes_per_gpu
 from planner.perf.step_arithmetic import attended_pairs
 from planner.perf.step_cost import StepCost, step_s
 from planner.reproduce.claim import Inputs
-from planner.reproduce.physics import decode_s, deployment, step_cost
+from planner.reproduce.physics import decode_s, deployment, no_launches, step_cost
 from planner.reproduce.shapes import LLAMA_33B
 from planner.spec import catalog
+from planner.spec.model import Model
 
 TILE_TOKENS = 128
 
 Machine = Callable[[], StepCost]
 
 
+def cost_on(model: Model, gpu_name: str, *, bare: bool) -> StepCost:
+    """Return the step times of a model on one GPU; `bare` without launches of layers."""
+    gpu = catalog.gpu(gpu_name)
+    engine = no_launches() if bare else None
+    return step_cost(model, gpu, deployment(model, gpu), engine=engine)
+
+
 @cache
-def a6000() -> StepCost:
+def a6000(*, bare: bool = False) -> StepCost:
     """Return the step times of LLaMA-13B on an RTX A6000."""
-    model, gpu = catalog.model("meta-llama/Llama-2-13b-hf"), catalog.gpu("rtx-a6000")
-    return step_cost(model, gpu, deployment(model, gpu))
+    return cost_on(catalog.model("meta-llama/Llama-2-13b-hf"), "rtx-a6000", bare=bare)
 
 
 @cache
-def a100() -> StepCost:
-    """Return the step times of LLaMA-33B on an A100."""
-    gpu = catalog.gpu("a100-80gb-pcie")
-    return step_cost(LLAMA_33B, gpu, deployment(LLAMA_33B, gpu))
+def a100(*, part: str = "pcie", bare: bool = False) -> StepCost:
+    """Return the step times of LLaMA-33B on an A100, its PCIe or its SXM part."""
+    return cost_on(LLAMA_33B, f"a100-80gb-{part}", bare=bare)
 
 
 def tiles(tokens: int) -> int:
@@ -61,23 +66,24 @@ def mixed_s(cost: StepCost, chunk: int, past: float, decodes: int = 0, context: 
     )
 
 
-def prefill_ms(tokens: int, _: Inputs) -> float:
+def prefill_ms(machine: Machine, tokens: int, _: Inputs) -> float:
     """Return the time of one prompt alone, in ms."""
-    return 1e3 * mixed_s(a6000(), tokens, 0.0)
+    return 1e3 * mixed_s(machine(), tokens, 0.0)
 
 
-def decode_token_ms(_: Inputs) -> float:
+def decode_token_ms(machine: Machine, _: Inputs) -> float:
     """Return the time of a token in a batch of four decodes, in ms."""
-    return 1e3 * decode_s(a6000(), 4, 1024.0) / 4
+    return 1e3 * decode_s(machine(), 4, 1024.0) / 4
 
 
-def piggyback_ratio(_: Inputs) -> float:
+def piggyback_ratio(machine: Machine, inputs: Inputs) -> float:
     """Return a decode's time in a batch of its own over its time beside a prompt of 1,021.
 
     The time beside is what the decodes add: hybrid step less the same prompt chunk alone.
     """
-    added = (mixed_s(a6000(), 1021, 0.0, 3, 1024.0) - mixed_s(a6000(), 1021, 0.0)) / 3
-    return decode_token_ms(_) / (1e3 * added)
+    cost = machine()
+    added = (mixed_s(cost, 1021, 0.0, 3, 1024.0) - mixed_s(cost, 1021, 0.0)) / 3
+    return decode_token_ms(machine, inputs) / (1e3 * added)
 
 
 def decode_over_prefill(batch: int, _: Inputs) -> float:
@@ -86,16 +92,21 @@ def decode_over_prefill(batch: int, _: Inputs) -> float:
     return decode / (mixed_s(a6000(), 1024, 0.0) / 1024)
 
 
-def layer_tokens_per_ms(_: Inputs) -> float:
+def layer_tokens_per_ms(inputs: Inputs) -> float:
     """Return prompt tokens per ms in one layer, where more tokens no longer help."""
-    return 1024 / (prefill_ms(1024, _) / 40)
+    return 1024 / (prefill_ms(a6000, 1024, inputs) / 40)
 
 
-def largest_batch(_: Inputs) -> float:
-    """Return sequences of 1,024 tokens that fit: (memory − weights)/(1,024·k)."""
-    model, gpu = catalog.model("meta-llama/Llama-2-13b-hf"), catalog.gpu("rtx-a6000")
-    free = visible_bytes(gpu) - weight_bytes_per_gpu(model, deployment(model, gpu))
-    return math.floor(free / (1024 * 4 * model.num_layers * model.hidden_size))
+def largest_batch(
+    model: Model, memory_bytes: float, gpus: int, length: int, share: float, _: Inputs
+) -> float:
+    """Return sequences that fit: (share·memory − weights)/(length·k), k = 4·L·h for full heads.
+
+    `gpus` divide weights and cache evenly.
+    """
+    weights = 2.0 * model.published_parameters
+    each = length * 4.0 * model.num_layers * model.hidden_size
+    return math.floor((share * memory_bytes * gpus - weights) / each)
 
 
 def cycle(cost: StepCost, seq: int, batch: int, chunk: int, ratio: float) -> tuple[float, ...]:

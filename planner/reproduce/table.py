@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from planner.reproduce.claim import FAIL, NOT_REPRODUCIBLE, PASS, Band, Finding
+from planner.reproduce.claim import CAUSES, FAIL, NOT_REPRODUCIBLE, PASS, Band, Finding
 
 
 def figure(value: float) -> str:
@@ -85,6 +85,11 @@ def as_data(finding: Finding) -> dict[str, Any]:
         "after_fit": claim.after_fit,
         "counted": finding.counted,
         "reason": finding.reason,
+        "cause": claim.cause if finding.verdict == FAIL else "",
+        "alternatives": [
+            {"setting": each.setting, "ours": number(each.ours), "verdict": each.verdict}
+            for each in finding.alternatives
+        ],
     }
 
 
@@ -101,7 +106,22 @@ def text(findings: Sequence[Finding]) -> list[str]:
         lines.append(f"    {claim.claim}")
         if each.reason and (each.verdict in (FAIL, NOT_REPRODUCIBLE) or not claim.counted):
             lines.append(f"    {each.reason}")
+        lines += [
+            f"    {other.setting}: {figure(other.ours)} {claim.unit} ({other.verdict})"
+            for other in each.alternatives
+        ]
     return lines
+
+
+def claim_rows(findings: Sequence[Finding]) -> list[str]:
+    """Return a Markdown row for each finding."""
+    return [
+        f"| `{each.claim.id}` | {each.claim.claim} | {each.claim.setting}"
+        f" | {figure(each.claim.published)} {each.claim.unit}"
+        f" | {'' if each.ours is None else figure(each.ours)}"
+        f" | {band_text(each.claim.band)} | {verdict_text(each)} |"
+        for each in findings
+    ]
 
 
 def markdown(findings: Sequence[Finding]) -> list[str]:
@@ -109,14 +129,8 @@ def markdown(findings: Sequence[Finding]) -> list[str]:
     lines = [
         "| claim | | setting | published | ours | band | verdict |",
         "| --- | --- | --- | ---: | ---: | --- | --- |",
+        *claim_rows(findings),
     ]
-    for each in findings:
-        claim = each.claim
-        ours = "" if each.ours is None else figure(each.ours)
-        lines.append(
-            f"| `{claim.id}` | {claim.claim} | {claim.setting} | {figure(claim.published)}"
-            f" {claim.unit} | {ours} | {band_text(claim.band)} | {verdict_text(each)} |"
-        )
     about: dict[str, list[str]] = {}
     for each in findings:
         if each.reason:
@@ -126,4 +140,55 @@ def markdown(findings: Sequence[Finding]) -> list[str]:
     sources = sorted({each.claim.source for each in findings})
     lines += ["", "Why the bands: " + "; ".join(bands) + ".", "", "Sources: " + "; ".join(sources)]
     lines[-1] += "."
-    return [*lines, "", *said] if said else lines
+    lines += ["", *said] if said else []
+    return [*lines, *alternatives(findings)]
+
+
+def alternatives(findings: Sequence[Finding]) -> list[str]:
+    """Return a Markdown table of what other settings would give; empty without any."""
+    rows = [
+        f"| `{each.claim.id}` | {other.setting} | {figure(other.ours)} {each.claim.unit} |"
+        f" {other.verdict} | {verdict_text(each)} |"
+        for each in findings
+        for other in each.alternatives
+    ]
+    if not rows:
+        return []
+    head = "| claim | with | ours | would | is |"
+    return ["", "Other settings:", "", head, "| --- | --- | ---: | --- | --- |", *rows]
+
+
+def decisive(findings: Iterable[Finding]) -> str:
+    """Return how many of the other settings would change a verdict, and of which claims."""
+    pairs = [
+        (each.claim.id, each.verdict, other.verdict)
+        for each in findings
+        for other in each.alternatives
+        if each.counted
+    ]
+    saved = {name for name, verdict, would in pairs if (verdict, would) == (FAIL, PASS)}
+    lost = {name for name, verdict, would in pairs if (verdict, would) == (PASS, FAIL)}
+    return (
+        f"Of {len(pairs)} other settings, some would change a verdict: failing claims that would"
+        f" pass: {len(saved)}; passing claims that would fail: {len(lost)}"
+    )
+
+
+def causes(findings: Iterable[Finding]) -> list[str]:
+    """Return a Markdown table of the failures, grouped by cause.
+
+    Raises
+    ------
+    ValueError
+        A claim fails and does not say why.
+    """
+    failed = [each for each in findings if each.counted and each.verdict == FAIL]
+    silent = [each.claim.id for each in failed if not (each.claim.cause and each.reason)]
+    if silent:
+        raise ValueError(f"no cause or reason is given for {', '.join(silent)}")
+    rows = []
+    for cause in CAUSES:
+        names = [f"`{each.claim.id}`" for each in failed if each.claim.cause == cause]
+        if names:
+            rows.append(f"| {cause} | {len(names)} | {', '.join(names)} |")
+    return ["| cause | claims | |", "| --- | ---: | --- |", *rows]

@@ -29,6 +29,9 @@ class Totals:
     hit_tokens: int  # prompt tokens found in the prefix cache when first scheduled
     kv_use_mean: float  # share of KV blocks held while a replica is busy
     kv_use_max: float
+    kv_peak_s: float  # when a replica first held that share, on the trace's clock; NaN: nothing ran
+    kv_peak_replica: int
+    kv_high_s: float  # longest time without a break that a replica held run.HIGH_USE or more
     busy: float  # share of the span in which a replica runs steps
     queue_mean: float  # requests that wait to be scheduled first, per replica
     span_s: float  # first arrival to last step
@@ -84,6 +87,7 @@ def totals(
     held, busy = float(measures.bins.used_block_s.sum()), float(measures.bins.busy_s.sum())
     waited = float(np.nansum(rows.scheduled_s - rows.arrival_s))
     there = span * replicas if span > 0.0 else np.inf
+    fullest = int(states.max_used_blocks.argmax()) if len(states) else 0
     return Totals(
         events=int(states.events.sum()),
         steps=int(measures.bins.steps.sum()),
@@ -92,6 +96,9 @@ def totals(
         hit_tokens=int(states.hit_tokens.sum()),
         kv_use_mean=held / (busy * settings.num_blocks) if busy > 0.0 else 0.0,
         kv_use_max=int(states.max_used_blocks.max(initial=0)) / settings.num_blocks,
+        kv_peak_s=float(states.peak_s[fullest]) if len(rows) and len(states) else np.nan,
+        kv_peak_replica=fullest,
+        kv_high_s=float(states.high_s.max(initial=0.0)),
         busy=busy / there,
         queue_mean=waited / there,
         span_s=max(span, 0.0),

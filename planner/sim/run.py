@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,8 @@ from planner.sim.settings import SchedulerSettings
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+HIGH_USE = 0.9  # share of the KV blocks from which operators are told
 
 # What each replica has for itself in a Fleet, and changes.
 OWN = (
@@ -83,6 +86,7 @@ def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> A
     st.whole_prompts = settings.policy == "orca"
     st.one_prefill = settings.policy == "sarathi"
     st.prompt_blocks = st.admits_always = settings.policy == "sarathi_serve"
+    st.high_blocks = math.ceil(HIGH_USE * settings.num_blocks)
     st.watermark_blocks = settings.watermark_blocks
     st.threshold = settings.long_prefill_token_threshold
     st.by_priority = settings.scheduling_policy == "priority"

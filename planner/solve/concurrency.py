@@ -81,7 +81,7 @@ def concurrency(decision: Decision) -> Concurrency:
         preemption_probability=float(np.mean(overflow)),
         preemption_load_factor=load_to_capacity(decision, stretch, capacity),
         preemption_cost_s=float(recompute_s(held.mean, supply)),
-        first_preemption=first_preemption(decision, (stretch.start_s, stretch.end_s)),
+        first_preemption=first_preemption(decision),
     )
 
 

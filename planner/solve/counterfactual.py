@@ -121,6 +121,7 @@ def _worlds(old: Plan, new: Plan, traces: Traces) -> Iterator[tuple[tuple[str, .
         yield ("lengths",), world, ""
         world = replace(world, slo=replace(slo, growth=before.growth))
         yield ("traffic",), world, ""
+    after = replace(after, routing=before.routing)  # a setting: it comes with the deployment's
     kept = replace(
         after,
         growth=before.growth,

@@ -58,6 +58,7 @@ def differences(old: Plan, new: Plan) -> tuple[Difference, ...]:
         *_classes(old, new),
         *_targets(old, new),
         *_reserves(old, new),
+        *_routing(old, new),
         *_deployment(old, new),
         *_catalogue(old, new),
         *_prices(old, new),
@@ -175,6 +176,12 @@ def _declared(cause: str, name: str, unit: str, old: Plan, new: Plan) -> Iterato
     before, after = (_value(plan.slo.get(name)) for plan in (old, new))
     if before != after:
         yield _of(cause, name, unit, before, after)
+
+
+def _routing(old: Plan, new: Plan) -> Iterator[Difference]:
+    before, after = (_value(plan.slo.get("routing", "random")) for plan in (old, new))
+    if before != after:
+        yield _of("settings", "routing", "", before, after)
 
 
 def _deployment(old: Plan, new: Plan) -> Iterator[Difference]:

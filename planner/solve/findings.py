@@ -10,6 +10,20 @@ from collections.abc import Mapping
 
 from planner.solve.plan import Finding
 
+# The fullest moment of the replay at the plan's load, and the equations' mean use in `mean_window`.
+PEAK = (
+    "window",
+    "at",
+    "peak_use_share",
+    "running",
+    "class_name",
+    "class_requests",
+    "class_input_tokens",
+    "class_share",
+    "kv_use_share",
+    "mean_window",
+)
+
 FINDINGS: Mapping[str, tuple[str, ...]] = {
     # Decode against the ridge (theory §4.11): context above threshold 2P/(kR) is memory bound.
     "decode_memory_bound": ("context_tokens", "threshold_tokens", "decode_seqs"),
@@ -59,17 +73,15 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     "first_preemption": (
         "without_factor",
         "with_factor",
-        "window",
-        "peak_use_share",
-        "kv_use_share",
+        *PEAK,
+        "preemptions",
+        "first_limit",  # "kv_cache", "both" or "latency": what ends first as the load grows
         "targets_factor",
         "recompute_s",
     ),
     "no_preemption_replayed": (
         "without_factor",
-        "window",
-        "peak_use_share",
-        "kv_use_share",
+        *PEAK,
         "targets_factor",
         "recompute_s",
     ),

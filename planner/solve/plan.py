@@ -199,16 +199,37 @@ class Surge:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstPreemption:
-    """Between which multiples of the plan's load the replay of a window preempts first.
+class KvPeak:
+    """When a replica's KV cache is fullest in the replay of the plan's load, and of what.
 
-    A replay in which the cache is full to within a percent counts as one that preempts.
+    The class is the one whose requests hold most of the prompt tokens there.
     """
 
-    window: str  # replayed with its lead-in
+    at: str  # "Tue 2026-10-13 10:03:20" or "36200 s after the first arrival"
+    running: int  # requests on that replica
+    class_name: str
+    class_requests: int  # of those running
+    class_input_tokens: float  # their mean prompt
+    class_share: float  # of the prompt tokens of all that run
+    high_use_share: float  # of the blocks: from here on an operator is told
+    high_s: float  # longest time without a break that a replica holds so many
+    preemptions: int  # in the replay of the whole trace
+    preemptions_10min: int  # most in any ten minutes, all simulated replicas together
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstPreemption:
+    """Between which multiples of the plan's load the replay preempts first.
+
+    A replay in which the cache is full to within a percent counts as one that preempts. The plan's
+    own load is asked over the whole trace, larger ones in the window that holds the peak.
+    """
+
+    window: str  # that holds the peak; replayed with its lead-in
     without_factor: float  # the largest multiple asked that goes without; 0: not even the plan's
     with_factor: float | None  # the least multiple asked with a preemption; None: none has one
-    peak_use_share: float  # of the KV blocks, in the replay of the whole trace at the plan's load
+    peak_use_share: float  # of the KV blocks, at the plan's load, in the whole trace or the window
+    peak: KvPeak | None = None  # plans of older versions lack it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +267,38 @@ class ReplicaTerms:
     mean_input_tokens: float  # of the requests in that window, all classes
     mean_output_tokens: float
     one_fewer: Miss | None  # what one replica fewer would miss most; None: nothing, or not asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTestRow:
+    """One figure that the load test prints, as replayed. NaN: no replay stands behind the plan.
+
+    `expected_s` is the mean of the runs, `low_s` the least with steps at the fast end of their
+    band, `high_s` the most with steps at the slow end. A run above `refuted_above_s` refutes the
+    plan: the slow end, or the limit where that is less and expected to be kept.
+    """
+
+    metric: str
+    percentile: float | None  # None: the mean
+    expected_s: float
+    low_s: float
+    high_s: float
+    limit_s: float | None  # the tightest that a class sets for it; None: none does
+    limit_class: str
+    refuted_above_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTest:
+    """One replica under constant load: prompts of equal length at Poisson arrivals."""
+
+    requests_per_s: float  # as the command states it
+    input_tokens: int  # less what the plan takes from the prefix cache
+    output_tokens: int
+    prompts: int
+    runs: int  # replays at each step time, each with arrivals of its own; 0: no replay
+    band_share: float  # of the step time
+    rows: tuple[LoadTestRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +409,7 @@ class Plan:
     surge: Surge
     concurrency: Concurrency
     replica_terms: ReplicaTerms
+    load_test: LoadTest | None = None  # plans of older versions lack it
     ingest: IngestSummary
     profile: TraceProfile
     slo: Mapping[str, object]  # every declared and defaulted value, as in slo.yaml

@@ -24,6 +24,7 @@ from planner.solve.expected import latency_rows
 from planner.solve.fleet import exact_replicas
 from planner.solve.groups import search_groups, search_totals
 from planner.solve.infeasible import TargetsError, nothing_fits, too_long
+from planner.solve.load_test import load_test
 from planner.solve.moved import one_fewer, replayed_sensitivities
 from planner.solve.nearest import keeps_no_limit, nearest_limits, nearest_sentence
 from planner.solve.plan import (
@@ -241,6 +242,7 @@ def _plan(
     )
     moved, groups = _sensitivity(decision), search_groups(decision, found)
     beside = variants(decision)
+    terms, findings = _terms(decision, binding, band, fewer), remarks(parts)
     return Plan(
         schema_version=SCHEMA_VERSION,
         name=context.name,
@@ -258,14 +260,15 @@ def _plan(
         batch_map=pairs,
         surge=flood,
         concurrency=kv,
-        replica_terms=_terms(decision, binding, band, fewer),
+        replica_terms=terms,
+        load_test=load_test(decision, terms, latency, findings),
         ingest=context.ingest,
         profile=case.profile,
         slo=context.slo,
         defaulted=case.slo.defaulted,
         alternatives=others,
         sensitivity=moved,
-        findings=remarks(parts),
+        findings=findings,
         search=groups,
         search_totals=search_totals(decision, groups, beside),
         sharing=sharing,

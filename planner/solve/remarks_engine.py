@@ -14,14 +14,19 @@ from planner.perf.step_cost import StepCost
 from planner.solve.capacity import Judged
 from planner.solve.case import Decision
 from planner.solve.findings import finding
-from planner.solve.plan import ChunkAnalysis, Concurrency, Finding, LatencyRow, Surge
+from planner.solve.plan import (
+    ChunkAnalysis,
+    Concurrency,
+    Finding,
+    LatencyRow,
+    Surge,
+)
 from planner.solve.refuted import worth_testing
+from planner.solve.remarks_preemption import preemption
 from planner.solve.steady import steady
 from planner.solve.steps import step
 from planner.solve.windows import window_label
 
-NEAR_PREEMPTION = 1.5  # load multiple below which the KV limit counts as near
-LIKELY_PREEMPTION = 0.01  # share of steps that overflow
 RESIDENT_SHARE = 0.9
 
 
@@ -191,7 +196,7 @@ def memory_remarks(parts: Parts) -> Iterator[Finding]:
     """Yield what bounds concurrency and how far preemption is."""
     kv, deployment = parts.concurrency, parts.decision.deployment
     yield from _concurrency(parts)
-    yield _preemption(parts)
+    yield preemption(kv, parts.decision.factor / parts.decision.load)
     yield finding(
         "utilization_fixes_slots",
         gpu_memory_utilization=deployment.gpu_memory_utilization,
@@ -201,35 +206,6 @@ def memory_remarks(parts: Parts) -> Iterator[Finding]:
     )
     yield from _activation(parts)
     yield from _length(parts)
-
-
-def _preemption(parts: Parts) -> Finding:
-    """Return how far preemption is: by replay where there is one, else by mean use."""
-    kv, found = parts.concurrency, parts.concurrency.first_preemption
-    if found is None:
-        near = (
-            kv.preemption_load_factor < NEAR_PREEMPTION
-            or kv.preemption_probability > LIKELY_PREEMPTION
-        )
-        return finding(
-            "preemption_near" if near else "preemption_far",
-            load_factor=kv.preemption_load_factor,
-            kv_use_share=kv.kv_use_worst,
-            window=kv.window,
-            probability_share=kv.preemption_probability,
-            recompute_s=kv.preemption_cost_s,
-        )
-    common: dict[str, float | str] = {
-        "without_factor": found.without_factor,
-        "window": found.window,
-        "peak_use_share": found.peak_use_share,
-        "kv_use_share": kv.kv_use_worst,
-        "targets_factor": parts.decision.factor / parts.decision.load,
-        "recompute_s": kv.preemption_cost_s,
-    }
-    if found.with_factor is None:
-        return finding("no_preemption_replayed", **common)
-    return finding("first_preemption", with_factor=found.with_factor, **common)
 
 
 def _concurrency(parts: Parts) -> Iterator[Finding]:

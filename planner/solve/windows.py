@@ -128,6 +128,18 @@ def window_label(start_s: float, end_s: float, origin: str) -> str:
     return f"{_day_and_time(begin)}–{until}"
 
 
+def moment_label(time_s: float, origin: str) -> str:
+    """Name a moment to the second: by its date where the trace has dates.
+
+    >>> moment_label(36_200.7, "2026-10-13T00:00:00+00:00"), moment_label(36_200.7, "")
+    ('Tue 2026-10-13 10:03:20', '36200 s after the first arrival')
+    """
+    if not origin:
+        return f"{int(time_s)} s after the first arrival"
+    at = datetime.fromisoformat(origin) + timedelta(seconds=int(time_s))
+    return f"{_day_and_time(at)}:{at:%S}"
+
+
 def _day_and_time(at: datetime) -> str:
     """Write weekday, date and time; not by strftime("%a"), which follows the user's language."""
     day = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")[at.weekday()]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from planner.solve.plan import CostAtLoad, Count, Finding, FirstPreemption, Plan
+from planner.solve.plan import CostAtLoad, Count, Finding, FirstPreemption, KvPeak, Plan
 from planner.solve.plan_search import Sharing
 
 HOSTILE = "a|b <img src=x onerror=alert(1)> `c` [d](javascript:e) **f**"
@@ -205,38 +205,85 @@ def bare_slo(plan: Plan) -> Plan:
     return replace(plan, slo={"model": "m"}, defaulted=())
 
 
-def replayed(plan: Plan) -> Plan:
-    first = FirstPreemption(
-        window="Tue 2026-10-13 11:00–12:00",
-        without_factor=1.54,
-        with_factor=1.61,
-        peak_use_share=0.48,
+def peak(preemptions: int = 0) -> KvPeak:
+    return KvPeak(
+        at="Tue 2026-10-13 11:23:20",
+        running=96,
+        class_name="code",
+        class_requests=31,
+        class_input_tokens=4_812.0,
+        class_share=0.71,
+        high_use_share=0.9,
+        high_s=740.0 if preemptions else 0.0,
+        preemptions=preemptions,
+        preemptions_10min=preemptions // 2,
     )
+
+
+def first_preemption(without: float, with_one: float | None, use: float, **how) -> FirstPreemption:
+    return FirstPreemption(
+        window="Tue 2026-10-13 11:00–12:00",
+        without_factor=without,
+        with_factor=with_one,
+        peak_use_share=use,
+        peak=peak(**how),
+    )
+
+
+def said_of(first: FirstPreemption, first_limit: str) -> Finding:
+    seen = first.peak
     values = {
-        "without_factor": 1.54,
-        "with_factor": 1.61,
+        "without_factor": first.without_factor,
+        "with_factor": first.with_factor,
         "window": first.window,
-        "peak_use_share": 0.48,
+        "at": seen.at,
+        "peak_use_share": first.peak_use_share,
+        "running": seen.running,
+        "class_name": seen.class_name,
+        "class_requests": seen.class_requests,
+        "class_input_tokens": seen.class_input_tokens,
+        "class_share": seen.class_share,
         "kv_use_share": 0.33,
+        "mean_window": "Tue 2026-10-13 10:00–11:00",
         "targets_factor": 1.15,
         "recompute_s": 0.061,
     }
+    if first.with_factor is None:
+        del values["with_factor"]
+        return Finding(id="no_preemption_replayed", values=values)
+    return Finding(
+        id="first_preemption",
+        values=values | {"first_limit": first_limit, "preemptions": seen.preemptions},
+    )
+
+
+def with_first(plan: Plan, first: FirstPreemption, first_limit: str = "latency") -> Plan:
     said = tuple(
-        Finding(id="first_preemption", values=values) if each.id == "preemption_far" else each
+        said_of(first, first_limit) if each.id == "preemption_far" else each
         for each in plan.findings
     )
     concurrency = replace(plan.concurrency, first_preemption=first)
     return replace(plan, verified="replay", concurrency=concurrency, findings=said)
 
 
+def replayed(plan: Plan) -> Plan:
+    return with_first(plan, first_preemption(1.54, 1.61, 0.48))
+
+
 def never_preempts(plan: Plan) -> Plan:
-    first = FirstPreemption(window="w", without_factor=4.0, with_factor=None, peak_use_share=0.1)
-    concurrency = replace(plan.concurrency, first_preemption=first)
-    return replace(plan, verified="replay", concurrency=concurrency, findings=())
+    return with_first(plan, first_preemption(4.0, None, 0.1))
+
+
+def full_already(plan: Plan) -> Plan:
+    return with_first(plan, first_preemption(0.0, 1.0, 0.9961), "kv_cache")
 
 
 def preempts_already(plan: Plan) -> Plan:
-    first = FirstPreemption(window="w", without_factor=0.0, with_factor=1.0, peak_use_share=1.0)
+    return with_first(plan, first_preemption(0.0, 1.0, 1.0, preemptions=12), "kv_cache")
+
+
+def preempts_in_an_older_plan(plan: Plan) -> Plan:
+    first = replace(first_preemption(0.0, 1.0, 1.0), peak=None)
     concurrency = replace(plan.concurrency, first_preemption=first)
     return replace(plan, verified="replay", concurrency=concurrency, findings=())
 
@@ -271,7 +318,9 @@ EDGES: tuple[Callable[[Plan], Plan], ...] = (
     bare_slo,
     replayed,
     never_preempts,
+    full_already,
     preempts_already,
+    preempts_in_an_older_plan,
     on_sglang,
     unknown_engine,
 )

@@ -36,6 +36,8 @@ from planner.solve.plan import (
     Finding,
     IngestSummary,
     LatencyRow,
+    LoadTest,
+    LoadTestRow,
     Miss,
     Plan,
     Provenance,
@@ -246,6 +248,40 @@ WEIGHTS = 14.96 * GIB
 ACTIVATION, NON_TORCH, GRAPHS = 1.9 * GIB, 0.25 * GIB, 0.9 * GIB
 KV_BYTES = VISIBLE * 0.92 - WEIGHTS - ACTIVATION - NON_TORCH - GRAPHS
 BLOCKS = int(KV_BYTES // (16 * K))
+
+
+def expected(metric, percentile, expected_s, limit_s=None, limit_class="") -> LoadTestRow:
+    """A figure of the load test: steps ±9 % move it twice as far."""
+    high = 1.18 * expected_s
+    return LoadTestRow(
+        metric=metric,
+        percentile=percentile,
+        expected_s=expected_s,
+        low_s=0.84 * expected_s,
+        high_s=high,
+        limit_s=limit_s,
+        limit_class=limit_class,
+        refuted_above_s=high if limit_s is None else min(high, limit_s),
+    )
+
+
+def constant_load() -> LoadTest:
+    """The load test at the capacity of one replica."""
+    return LoadTest(
+        requests_per_s=32.1,
+        input_tokens=round(1_712 * (1 - 0.11)),
+        output_tokens=248,
+        prompts=7_500,
+        runs=2,
+        band_share=0.09,
+        rows=(
+            expected("ttft_s", None, 0.21),
+            expected("tpot_s", None, 0.021),
+            expected("ttft_s", 99.0, 0.62, 2.0, "chat"),
+            expected("tpot_s", 99.0, 0.047, 0.05, "chat"),
+            expected("e2e_s", 99.0, 8.2, 30.0, "batch"),
+        ),
+    )
 
 
 def target(metric: str, percentile: float, limit_s: float) -> dict[str, object]:
@@ -810,6 +846,7 @@ def example(**changes: object) -> Plan:
             mean_output_tokens=248.0,
             one_fewer=missed("ttft_s", 1.7, 1.5),
         ),
+        load_test=constant_load(),
         ingest=IngestSummary(
             files=("traces/week42.parquet",),
             format="canonical",

@@ -304,12 +304,46 @@ def test_the_load_test_takes_the_window_that_decides(example):
     assert "--fixed-schedule" in text
 
 
-def test_the_load_test_holds_a_percentile_against_the_tightest_class(example):
-    rows = re.findall(
-        r"^\| (TTFT|TPOT|E2E) (p\S+) \| (.*?) \| (\w+) \|$", report(example()), re.MULTILINE
+def test_the_load_test_says_what_to_expect_and_what_refutes(example):
+    text = section(report(example()), 9)
+    assert "| TPOT mean | 21 ms (17.6 ms to 24.8 ms) | 24.8 ms | none |" in text
+    assert "| TTFT p99 | 620 ms (521 ms to 732 ms) | 732 ms | 2 s, chat |" in text
+    assert "| TPOT p99 | 47 ms (39.5 ms to 55.5 ms) | 50 ms | 50 ms, chat |" in text
+    assert "TPOT mean above 24.8 ms: steps are slower than the band allows." in text
+    assert "expected beyond the limit" not in text
+
+
+def test_a_limit_that_the_load_test_cannot_keep_is_named(example):
+    plan = example()
+    rows = tuple(
+        replace(each, expected_s=2.1, high_s=2.5, refuted_above_s=2.5)
+        if each.limit_s == 2
+        else each
+        for each in plan.load_test.rows
     )
-    assert ("TTFT", "p99", "2 s", "chat") in rows
-    assert len({row[:2] for row in rows}) == len(rows)
+    text = section(report(replace(plan, load_test=replace(plan.load_test, rows=rows))), 9)
+    assert "| 2.5 s | 2 s, chat |" in text
+    assert "TTFT p99 of this run is expected beyond the limit" in text
+
+
+def test_without_a_replay_the_load_test_is_held_against_the_limits(example):
+    plan = example()
+    rows = tuple(
+        replace(each, expected_s=nan, low_s=nan, high_s=nan, refuted_above_s=each.limit_s)
+        for each in plan.load_test.rows
+        if each.limit_s is not None
+        for nan in (math.nan,)
+    )
+    test = replace(plan.load_test, runs=0, rows=rows)
+    text = section(report(replace(plan, load_test=test)), 9)
+    assert "| TTFT p99 | 2 s | chat |" in text
+    assert "Refuted above" not in text
+
+
+def test_a_plan_of_an_older_version_has_no_constant_load(example):
+    text = section(report(replace(example(), load_test=None)), 9)
+    assert "bench serve" not in text
+    assert "The window itself, with its own arrivals" in text
 
 
 def test_the_search_table_says_why_each_group_fell(example):
@@ -368,7 +402,18 @@ def test_the_count_for_even_traffic_can_be_reproduced(example):
     [
         ("replayed", "none in the replay up to 1.54× this load, and the KV cache full at 1.61×"),
         ("never_preempts", "none in the replay up to 4× this load"),
-        ("preempts_already", "the replay preempts at this load"),
+        (
+            "full_already",
+            "at this load the replay already fills the KV cache to 99.61 %",
+        ),
+        (
+            "preempts_already",
+            "at this load the replay already fills the KV cache to 100 % and preempts",
+        ),
+        (
+            "preempts_in_an_older_plan",
+            "at this load the replay already fills the KV cache to 100 %",
+        ),
         (
             "one_class",
             "mean use of the KV cache reaches its capacity at 1.73× this load, by the eq",
@@ -382,6 +427,47 @@ def test_the_distance_to_preemption_is_the_replay_s_where_there_is_one(edge, nam
         assert said in section(text, number)
     assert ("1.73×" in text) == (name == "one_class")
     assert "cliff" not in text
+
+
+def test_the_fullest_moment_is_named_with_what_fills_it(edge):
+    text = section(report(edge("replayed")), 2)
+    assert "48 % full at most (Tue 2026-10-13 11:23:20, window Tue 2026-10-13 11:00–12:00)" in text
+    assert "96 requests run there then, of which 31 of class code bring 71 %" in text
+    assert "nearly binds" not in text
+
+
+def test_a_cache_that_fills_before_a_target_is_lost_nearly_binds(edge):
+    text = section(report(edge("full_already")), 2)
+    assert "Distance to preemption, by replay: none. At the plan's own load a burst fills" in text
+    assert "though the whole trace sees no preemption" in text
+    assert "KV memory nearly binds too" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "use", "preemptions"),
+    [
+        (
+            "replayed",
+            "above 90 % | preemption follows at 100 %; the plan's replay is at 48 %",
+            "any",
+        ),
+        (
+            "full_already",
+            "above 90 % | preemption follows at 100 %; the plan's replay is",
+            "more than 96 in",
+        ),
+        (
+            "preempts_already",
+            "above 90 % for longer than 12 min, not ten minutes |",
+            "more than 96 in",
+        ),
+    ],
+)
+def test_no_alert_of_the_kv_cache_fires_in_the_plan_s_own_replay(edge, name, use, preemptions):
+    text = section(report(edge(name)), 9)
+    assert use in text
+    assert f"| Preemptions | `vllm:num_preemptions_total` | {preemptions}" in text
+    assert "the plan expects" not in text.split("| Waiting")[0].split("| KV use")[1]
 
 
 def test_the_distance_to_overload_says_where_the_targets_end(example):

@@ -20,6 +20,9 @@ NAMES = {
     "gpu",
     "source_at_half_seqs",
     "fast_end",
+    "at",
+    "mean_window",
+    "first_limit",
 }
 
 

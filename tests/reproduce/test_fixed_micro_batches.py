@@ -1,7 +1,7 @@
 """SARATHI's pipelines, simulated apart: eight fixed micro-batches that take strict turns.
 
 Written from the paper, not from the replay, which fills each batch from whatever is back: finished
-requests of a micro-batch are replaced inside it, by whole prompts or by one chunk at a time, and a
+requests of a micro-batch are replaced inside it, by one whole prompt or one chunk at a time, and a
 stage takes the batches in the order in which they come.
 """
 
@@ -32,7 +32,7 @@ class Request:
 def turn(batch, fresh, policy, chunk):
     """One turn of a micro-batch: (tokens, decodes, context, rows, pairs, prefix), who was in it."""
     while fresh and len(batch) < pipeline.PIPELINE_BATCH:
-        if policy == "sarathi" and any(not r.decodes for r in batch):
+        if any(not r.decodes for r in batch):
             break
         batch.append(fresh.pop(0))
     decodes = [r for r in batch if r.decodes]
@@ -120,5 +120,7 @@ def test_completion_time(few, policy, close):
     apart, bubble_s = simulate(policy, step_cost(GPT3_175B, gpu, made), few)
     done = pipeline.run(policy, pipeline.STAGES)
     assert done.totals.span_s == pytest.approx(apart, rel=close)
+    idle = float(np.median(done.bubble_s / (done.e2e_s - done.queue_s)))
+    assert idle > 0.5 if policy == "orca" else idle < 0.1
     if policy == "orca":  # the rest of SARATHI's bubbles is a second, of which order decides
         assert float(np.median(done.bubble_s)) == pytest.approx(bubble_s, rel=0.15)

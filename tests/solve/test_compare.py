@@ -236,6 +236,15 @@ def test_what_was_declared_is_compared_not_what_was_reported(plans):
     assert "nothing differs" not in text(compare(base, edited))
 
 
+def test_another_routing_is_a_change_of_settings(plans):
+    base = plans["base"]
+    (moved,) = differences(base, replace(base, slo={**base.slo, "routing": "least_loaded"}))
+    assert (moved.cause, moved.what) == ("settings", "routing")
+    assert (moved.before, moved.after) == ("random", "least_loaded")
+    older = {key: value for key, value in base.slo.items() if key != "routing"}
+    assert differences(replace(base, slo=older), base) == ()  # a plan from before says nothing
+
+
 def test_json_obeys_its_schema(plans):
     found = compare(plans[1]["base"], plans[1]["strict"])
     data = encode(found, rounded)

@@ -94,4 +94,25 @@ def add_sums(w: World, steps: int, span_s: float) -> None:
     sums.decode_seq_s += st.decodes * span_s
     sums.running_seq_s += st.running * span_s
     sums.used_block_s += 0.5 * (st.used_before + used) * span_s
-    st.max_used_blocks = max(st.max_used_blocks, used)
+    note_use(w, steps, span_s)
+
+
+@part
+def note_use(w: World, steps: int, span_s: float) -> None:
+    """Note when most blocks are held, and for how long without a break many are.
+
+    A single step takes its blocks when it starts, a run one after the other.
+    """
+    st = w.st
+    used = st.num_blocks - st.free_blocks
+    if used > st.max_used_blocks:
+        st.max_used_blocks = used
+        st.peak_s = st.now
+    if used < st.high_blocks:
+        return
+    if st.used_before < st.high_blocks:
+        st.high_since = st.now
+        if steps > 1:
+            below = (st.high_blocks - st.used_before) / (used - st.used_before)
+            st.high_since += below * span_s
+    st.high_s = max(st.high_s, st.now + span_s - st.high_since)

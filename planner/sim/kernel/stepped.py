@@ -229,6 +229,7 @@ def gather(w: World, p: Pipe) -> bool:
     p.st.decode_tokens = 0
     p.st.read_s = 0.0
     preempted = st.preempted
+    st.used_before = st.num_blocks - st.free_blocks
     if st.prefill_first == 1:
         admit(w, p, st.max_num_batched_tokens)
         if st.batch_prefills == 0:
@@ -239,7 +240,7 @@ def gather(w: World, p: Pipe) -> bool:
             admit(w, p, budget)
     if st.asynchronous == 1 and p.st.per_decode > 1:
         catch_up(w, p)
-    st.max_used_blocks = max(st.max_used_blocks, st.num_blocks - st.free_blocks)
+    meter.note_use(w, 1, 0.0)
     return bool(p.st.members > 0)
 
 

@@ -118,6 +118,10 @@ STATE = np.dtype(
         ("finished", "i8"),
         ("finished_last", "i8"),  # of them, in the last executed step
         ("max_used_blocks", "i8"),
+        ("peak_s", "f8"),  # start of the step or run that held them first
+        ("high_blocks", "i8"),  # so many held count as a full cache coming
+        ("high_since", "f8"),
+        ("high_s", "f8"),  # the longest time without a break
         ("itl_targets", "i8"),
         ("lost", "i8"),  # 1: a probed target can no longer be met
         ("fault", "i8"),  # debug: which conservation law broke
