@@ -237,7 +237,7 @@ def test_what_was_declared_is_compared_not_what_was_reported(plans):
 
 
 def test_another_routing_is_a_change_of_settings(plans):
-    base = plans["base"]
+    base = plans[1]["base"]
     (moved,) = differences(base, replace(base, slo={**base.slo, "routing": "least_loaded"}))
     assert (moved.cause, moved.what) == ("settings", "routing")
     assert (moved.before, moved.after) == ("random", "least_loaded")
