@@ -10,6 +10,7 @@ from pathlib import Path
 
 from planner.calibrate.measured import Row, text
 from planner.calibrate.names import as_released, gpu_of, model_of
+from planner.calibrate.reuse import cached_tokens
 from planner.errors import InputError, Problem
 from planner.perf.closed_loop import Load
 from planner.spec import catalog
@@ -109,6 +110,7 @@ def point(row: Row) -> Point:
         gpu_memory_utilization=DEFAULT_UTILIZATION[engine.policy],
         block_size=16,
     )
+    cached, opening_cached = cached_tokens(row, model)
     return Point(
         id=text(row, "point_id"),
         model=model,
@@ -123,6 +125,8 @@ def point(row: Row) -> Point:
             in_step=dp > 1 and model.moe is not None,
             opening_burst=_burst(row, concurrency),
             poll_steps=_poll_steps(row, gpu),
+            cached_tokens=cached,
+            burst_cached_tokens=opening_cached,
         ),
         mixes=engine.mixes_prefill_and_decode,
     )
