@@ -29,7 +29,9 @@ def measurement_limits(found: Sequence[Scored]) -> str:
         "whose own figures contradict their columns (the first four known failures and 16 H800 "
         "described as 8: "
         f"{sum(map(limits.contradicts, rows))} rows), *on tables* GPUs without operator tables "
-        "of their make too.\n\n"
+        "of their make too. [accuracy-rows.md](accuracy-rows.md) answers every row beyond a P90 "
+        "that is missed or barely met: what a check by code finds in it, or that it finds "
+        "nothing.\n\n"
         + markdown_table(
             ["metric", "engine", "target", "every row", "consistent", "consistent, on tables"],
             [_line(found, *group) for group in GROUPS],

@@ -86,7 +86,7 @@ def test_a_cached_prefix_is_read_back_but_not_computed():
 def test_the_opening_burst_of_the_shown_run_was_cached(shared):
     """64 prompts of 4 k take longer at the datasheet's FLOPs than the P99 TTFT that was measured.
 
-    The mean TTFT follows once the burst is taken as cached; computed, it would be fourfold and more.
+    The mean TTFT follows once the burst is cached; computed, it would be fourfold and more.
     """
     rows = read_points(shared / "groundtruth" / "e2e_points.csv")
     shown = next(r for r in rows if r["point_id"] == "P06976")
