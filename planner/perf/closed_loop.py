@@ -125,8 +125,7 @@ def closed_loop(cost: StepCost, load: Load, resident_tokens: float, mixes: bool)
         mixed = _step(cost, load, state.decode_seqs, state.chunk_tokens)
         tpot = (1.0 - state.mixed_share) * decode + state.mixed_share * mixed
     else:
-        # Prompts that arrive between two looks at the inbox share a prefill step.
-        together = max(1.0, state.arrivals_per_step * load.poll_steps)
+        together = arrivals_together(state.arrivals_per_step * load.poll_steps)
         tpot = decode + _prefill_s_per_request(cost, load, together) * state.arrivals_per_step
     ttft = _ttft_s(cost, load, tpot, state, mixes)
     if load.concurrency > limit:  # clients beyond the KV cache queue for a resident (Little)
@@ -140,6 +139,18 @@ def closed_loop(cost: StepCost, load: Load, resident_tokens: float, mixes: bool)
         decode_step_s=decode,
         state=state,
     )
+
+
+def arrivals_together(mean: float) -> float:
+    """Return how many prompts share a prefill step: m/(1 − e^−m), m the mean between two looks.
+
+    Source: Poisson arrivals, given that there is one; requests that finish together are followed
+    together, and between two looks at the inbox more of them gather.
+
+    >>> round(arrivals_together(1e-9), 6), round(arrivals_together(1.0), 3)
+    (1.0, 1.582)
+    """
+    return mean / -math.expm1(-mean) if mean > 1e-9 else 1.0
 
 
 def _step(cost: StepCost, load: Load, decodes: float, chunk: float) -> float:
