@@ -189,13 +189,14 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
 
     Half a step until the current one ends (a long step is met more often: E[τ²]/2E[τ]), another
     one when asynchronous scheduling has it queued already, half an interval of polls, the prompt's
-    own steps beside the decodes and the λ prompts that start with it, the opening burst (φ·c/2
-    prompts of it are served first on average), and the frontend: a request's own work in it, its
-    prompt's tokens, and the other clients, whose requests and tokens pass through the same process.
+    own steps beside the decodes and the prompts that gathered with it (λ a step between two polls),
+    the opening burst (φ·c/2 prompts of it are served first on average), and the frontend: a
+    request's own work in it, its prompt's tokens, and the other clients, whose requests and tokens
+    pass through the same process.
     """
     budget = float(cost.max_num_batched_tokens)
     beside = state.decode_seqs if mixes else 0.0
-    together = load.fresh_tokens * (1.0 + state.arrivals_per_step)
+    together = load.fresh_tokens * (1.0 + state.arrivals_per_step * load.poll_steps)
     chunk = min(together, max(budget - beside, 1.0))
     own = _step(cost, load, beside, chunk) * max(1.0, load.fresh_tokens / chunk)
     short, long = _step(cost, load, state.decode_seqs, 0.0), own
