@@ -13,7 +13,7 @@ import numpy as np
 
 from planner.calibrate import kv_cases, open_loop, scoring
 from planner.calibrate.ablation import Ablation, ablations
-from planner.calibrate.document_limits import known_failures, measurement_limits
+from planner.calibrate.document_limits import known_failures, measurement_limits, static_batches
 from planner.calibrate.failures import missed
 from planner.calibrate.host_samples import closed_loop_cases
 from planner.calibrate.hosts import Host, fit_closed_loops, trtllm_host
@@ -86,6 +86,7 @@ def document(folder: Path) -> str:
                 ],
                 ("engine", "gpu", "family"),
             ),
+            static_batches(found),
             _hosts(rows),
             _ablations(ablations(rows)),
             _operators(),
