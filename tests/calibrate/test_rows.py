@@ -148,9 +148,12 @@ def test_another_engine_at_no_lighter_load():
     assert row_neighbours.other_engine(missed, [shorter, fewer]) == ""
 
 
-def test_the_sections_name_every_missed_row_and_no_other(shared):
-    """Counts of the document against the errors themselves."""
+@pytest.mark.slow
+def test_the_sections_name_every_missed_row_and_no_other(shared, root):
+    """Counts of the document against the errors themselves, and the document in the repository."""
     text = document_rows.document(shared / "groundtruth")
+    written = (root / "docs" / "accuracy-rows.md").read_text(encoding="utf-8")
+    assert written == text, "run `make docs`"
     sections = text.split("\n## ")[1:]
     assert len(sections) == len(TARGETS)
     found = document_rows.main_set(shared / "groundtruth")
