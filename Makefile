@@ -47,6 +47,7 @@ docs: setup  ## regenerate what is generated: CLI reference, equations, input re
 	$(BIN)/python -m planner.spec.schema_docs docs/inputs.md
 	$(BIN)/python -m planner.perf.equations.document > docs/equations.md
 	@if [ -d $(MEASUREMENTS) ]; then $(BIN)/python -m planner.calibrate.document $(MEASUREMENTS) docs/accuracy.md; fi
+	@if [ -d $(MEASUREMENTS) ]; then $(BIN)/python -m planner.calibrate.document_rows $(MEASUREMENTS) docs/accuracy-rows.md; fi
 	@if [ -d $(firstword $(LENGTHS)) ]; then $(BIN)/python -m planner.reproduce.document docs/validation.md $(LENGTHS); fi
 
 fit: setup  ## fit efficiencies, overheads and bands to the measurements (needs MEASUREMENTS)

@@ -58,22 +58,25 @@ FAILURES = (
     Failure(
         name="SGLang Kimi-K2.6 on 8 H200",
         matches=_is("sglang", r"Kimi-K2\.6", "H200"),
-        reason="9 ms a token at one client, 365 at 100; TPOT at one client rises from 9 to 25 ms "
-        "with 4 k more prompt: no int4 kernel does this, the vLLM runs of the same weights on the "
-        "same GPU take 30 to 60 ms at 64 clients. Another backend or configuration than stated",
+        reason="9 ms a token at one client, 365 at 100; a cached token costs 50 to 70 ns a layer "
+        "at any batch, over 200 times what its bytes take, where vLLM's runs of the same weights "
+        "on the same GPU take 30 to 60 ms at 64 clients: latent attention with 8 heads a rank on "
+        "a kernel that neither splits nor batches. The source says that it measured K2.5 in its "
+        "place (sgl-cookbook, docs/autoregressive/Moonshotai/Kimi-K2.6.md)",
     ),
     Failure(
         name="SGLang GLM-5 on 8 H200, as checkpoint",
         matches=_is("sglang", r"GLM-5$", "H200"),
-        reason="1.49 TB of 16-bit weights do not fit 8 × 141 GB: the run was fp8, and 7.5 ms a "
-        "token at one client is below the time to read its active weights once: speculation",
+        reason="1.49 TB of 16-bit weights do not fit 8 × 141 GB; the source's page says that the "
+        "run was GLM-5-FP8 with speculation, 3.48 tokens accepted a step (sgl-cookbook, "
+        "docs/autoregressive/GLM/GLM-5.md)",
     ),
     Failure(
         name="SGLang GLM-4.7-Flash on B200",
         matches=_is("sglang", r"GLM-4\.7-Flash"),
-        reason="latent attention with 20 heads has no fast kernel (those are built for 16, 64 and "
-        "128) and runs in Triton without splitting long contexts: TPOT at one client goes from "
-        "8.8 to 12.6 ms with 3.6 k more context, 83 µs a layer",
+        reason="served with the Triton attention backend (the source's command); latent attention "
+        "with 20 heads: TPOT at one client goes from 8.8 to 12.6 ms with 3.6 k more context, 23 ns "
+        "a token and layer, what one of the 148 multiprocessors reads: no split of a sequence",
     ),
     Failure(
         name="SGLang Qwen3-Next and Qwen3-Coder-Next on B200",

@@ -152,6 +152,8 @@ def steady_samples(rows: Iterable[Row]) -> list[Sample]:
             item = point(stated)
         except Unsupported:
             continue
+        if item.model.linear_attention:
+            continue  # no table has its kernels at these batches: what remains is not the host's
         decodes = item.load.concurrency
         cost = compile_step_cost(
             item.model, item.gpu, bare(item.engine), calibration(item.gpu), item.deployment

@@ -12,8 +12,9 @@ from itertools import combinations
 import numpy as np
 
 from planner.calibrate.doubtful import another_run, compiles_first, may_speculate
+from planner.calibrate.launch_scripts import INFERENCEX
 from planner.calibrate.measured import Row, figures, is_main, text
-from planner.calibrate.points import INFERENCEX, point
+from planner.calibrate.points import point
 from planner.calibrate.scoring import Scored, comparisons
 from planner.calibrate.validate import predict
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from planner.calibrate.launch_scripts import INFERENCEX, Script, launch_script, poll_steps
 from planner.calibrate.measured import Row, text
 from planner.calibrate.names import as_released, gpu_of, model_of
+from planner.calibrate.reuse import cached_tokens
 from planner.errors import InputError, Problem
 from planner.perf.closed_loop import Load
 from planner.spec import catalog
@@ -22,7 +24,6 @@ from planner.spec.model import Model
 PER_TENSOR_FP8 = re.compile(r"llama|mistral|ministral|gemma", re.IGNORECASE)
 # What InferenceX's launch scripts pass, by scheduler; elsewhere it is rarely stated.
 DEFAULT_UTILIZATION = {"vllm_v1": 0.9, "sglang": 0.85}
-INFERENCEX = "aic_silicon_inferencex"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,9 @@ def point(row: Row) -> Point:
     Unsupported
         The model, GPU or engine is not in the catalogue, or a length is missing.
     """
-    model, gpu, engine = _model(row), _gpu(row), _engine(row)
+    gpu, engine = _gpu(row), _engine(row)
+    script = launch_script(row, gpu)
+    model = _with_state(_model(row), script)
     dp, tp = _integer(row, "dp", 1), _integer(row, "tp", 1)
     if engine.id == "sglang" and dp > 1 and tp % dp == 0:
         tp //= dp  # its dp attention divides the tensor-parallel group, vLLM's multiplies it
@@ -100,7 +103,9 @@ def point(row: Row) -> Point:
         pipeline_parallel_size=_integer(row, "pp", 1),
         data_parallel_size=dp,
         expert_parallel=_integer(row, "ep", 1) > 1,
-        max_num_batched_tokens=_integer(row, "max_num_batched_tokens", 8192),
+        max_num_batched_tokens=_integer(
+            row, "max_num_batched_tokens", script.chunk_tokens if script else 8192
+        ),
         max_num_seqs=_max_num_seqs(row, gpu, engine, concurrency),
         max_model_len=int(
             2 * (float(text(row, "input_tokens")) + float(text(row, "output_tokens")))
@@ -109,6 +114,7 @@ def point(row: Row) -> Point:
         gpu_memory_utilization=DEFAULT_UTILIZATION[engine.policy],
         block_size=16,
     )
+    cached, opening_cached = cached_tokens(row, model)
     return Point(
         id=text(row, "point_id"),
         model=model,
@@ -122,7 +128,9 @@ def point(row: Row) -> Point:
             ranks=dp,
             in_step=dp > 1 and model.moe is not None,
             opening_burst=_burst(row, concurrency),
-            poll_steps=_poll_steps(row, gpu),
+            poll_steps=poll_steps(row, gpu),
+            cached_tokens=cached,
+            burst_cached_tokens=opening_cached,
         ),
         mixes=engine.mixes_prefill_and_decode,
     )
@@ -161,22 +169,6 @@ def _max_num_seqs(row: Row, gpu: Gpu, engine: Engine, concurrency: float) -> int
     return max(catalog.batch_default(engine, gpu).max_num_seqs, int(concurrency))
 
 
-def _poll_steps(row: Row, gpu: Gpu) -> float:
-    """Return steps between SGLang's looks at its inbox: InferenceX sets 10, or 30 from 16 clients.
-
-    Its launch scripts do so for DeepSeek and Qwen3.5 on B200; on B300 the TTFT of bf16 and fp4 runs
-    jumps between 8 and 16 clients as on B200 (165 → 259 ms), that of fp8 runs does not.
-    """
-    named = re.search(r"DeepSeek|Qwen3\.5", text(row, "model"))
-    if text(row, "engine") != "sglang" or text(row, "source_id") != INFERENCEX or not named:
-        return 1.0
-    if gpu.id == "b300-sxm" and text(row, "weight_dtype").startswith("fp8"):
-        return 10.0
-    if gpu.id in ("b200-sxm", "b300-sxm"):
-        return 10.0 if float(text(row, "concurrency")) < 16 else 30.0
-    return 1.0
-
-
 def _burst(row: Row, concurrency: float) -> float:
     """Share of the requests that arrive together at the start; InferenceX sends 10 per client."""
     if text(row, "source_id") == INFERENCEX:
@@ -191,6 +183,14 @@ def _model(row: Row) -> Model:
     if model is None:
         raise Unsupported(f"model {name} is not in the catalogue")
     return as_released(model, name, weight_dtype(row, model))
+
+
+def _with_state(model: Model, script: Script | None) -> Model:
+    """Return the model with the state format that its launch script asks for."""
+    linear = model.linear_attention
+    if not (linear and script and script.state_bytes):
+        return model
+    return replace(model, linear_attention=replace(linear, state_dtype_bytes=script.state_bytes))
 
 
 def _gpu(row: Row) -> Gpu:

@@ -20,6 +20,8 @@ FloatArray = NDArray[np.float64]
 
 # A chunk of linear attention costs 12 FLOPs per state element and token (chunked delta rule).
 LINEAR_FLOPS_PER_STATE_ELEMENT = 12.0
+# Query heads to which the kernels of sparse prefill pad (`op.sparse_pair_flops`).
+SPARSE_HEAD_TILE, SPARSE_HEAD_TILE_BLACKWELL = 64, 128
 
 
 def attention_rates(case: Case) -> tuple[FloatArray, FloatArray]:
@@ -47,7 +49,17 @@ def _kv_rates(case: Case) -> tuple[float, float]:
         case.half_peak,
         fit.latent_compute,
     )
-    return read, _pair_flops(model, heads) / (case.half_peak * fit.prefill_compute)
+    return read, _prefill_pair_flops(case, heads) / (case.half_peak * fit.prefill_compute)
+
+
+def _prefill_pair_flops(case: Case, heads: float) -> float:
+    """FLOPs of one attended pair of a prefill in one layer; a sparse one works on the latent."""
+    mla = case.model.mla
+    if not (mla and case.model.sparse_attention):
+        return _pair_flops(case.model, heads)
+    blackwell = "fp4" in case.gpu.peak_flops_per_s
+    tile = SPARSE_HEAD_TILE_BLACKWELL if blackwell else SPARSE_HEAD_TILE
+    return op.sparse_pair_flops(heads, mla.kv_lora_rank, mla.qk_rope_head_dim, tile)
 
 
 def _index_rates(case: Case) -> tuple[float, float]:
@@ -99,11 +111,9 @@ def prefill_token_s(case: Case) -> float:
 
 
 def sequence_s(case: Case) -> float:
-    """Return seconds per decode sequence: constant-state layers and a sparse indexer's rows."""
+    """Return seconds per decode sequence: the states of constant-state layers."""
     total = 0.0
     fit = case.attention
-    if case.model.sparse_attention:
-        total += case.model.attention_layers * fit.index_seq_s
     linear = case.model.linear_attention
     if linear:
         heads = linear.value_heads / case.deployment.tensor_parallel_size

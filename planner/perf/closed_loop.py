@@ -6,7 +6,7 @@ Solved in step counts, which do not depend on how long a step takes; times follo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,13 @@ class Load:
     ranks: int = 1  # data-parallel ranks behind one frontend
     in_step: bool = False  # whether they step together (experts shared between them)
     poll_steps: float = 1.0  # steps between looks at the inbox (SGLang's scheduler-recv-interval)
+    cached_tokens: float = 0.0  # of a prompt, found in the prefix cache, on average
+    burst_cached_tokens: float = 0.0  # the same of the prompts that open the run
+
+    @property
+    def fresh_tokens(self) -> float:
+        """Prompt tokens to compute; the last one always is, for its logits."""
+        return max(1.0, self.prompt_tokens - self.cached_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +62,14 @@ def steady_state(load: Load, budget: float, resident_limit: float, mixes: bool) 
     Data-parallel ranks of a MoE model step together, so a prompt on any of them makes a step that
     carries prefill for all: λ in q counts every rank's.
 
+    I are the prompt tokens to compute, what the prefix cache holds taken off.
     λ = D/(O − 1) requests start per decode step; a share q = max(1 − e^−λ, λI/room) of the steps
     carries prefill of p = λI/q tokens; a request waits for w steps before its chunks, so
     D = c(O − 1)/(O − 1 + n + w), at most what the KV cache and the budget allow.
     """
     decodes_each = max(load.output_tokens - 1.0, 1.0)
     clients = min(load.concurrency, resident_limit)
-    prompt = load.prompt_tokens
+    prompt = load.fresh_tokens
     running = clients
     steps = waiting = 0.0
     for _ in range(60):
@@ -117,8 +125,7 @@ def closed_loop(cost: StepCost, load: Load, resident_tokens: float, mixes: bool)
         mixed = _step(cost, load, state.decode_seqs, state.chunk_tokens)
         tpot = (1.0 - state.mixed_share) * decode + state.mixed_share * mixed
     else:
-        # Prompts that arrive between two looks at the inbox share a prefill step.
-        together = max(1.0, state.arrivals_per_step * load.poll_steps)
+        together = arrivals_together(state.arrivals_per_step * load.poll_steps)
         tpot = decode + _prefill_s_per_request(cost, load, together) * state.arrivals_per_step
     ttft = _ttft_s(cost, load, tpot, state, mixes)
     if load.concurrency > limit:  # clients beyond the KV cache queue for a resident (Little)
@@ -134,14 +141,27 @@ def closed_loop(cost: StepCost, load: Load, resident_tokens: float, mixes: bool)
     )
 
 
+def arrivals_together(mean: float) -> float:
+    """Return how many prompts share a prefill step: m/(1 − e^−m), m the mean between two looks.
+
+    Source: Poisson arrivals, given that there is one; requests that finish together are followed
+    together, and between two looks at the inbox more of them gather.
+
+    >>> round(arrivals_together(1e-9), 6), round(arrivals_together(1.0), 3)
+    (1.0, 1.582)
+    """
+    return mean / -math.expm1(-mean) if mean > 1e-9 else 1.0
+
+
 def _step(cost: StepCost, load: Load, decodes: float, chunk: float) -> float:
     """Time of a step with D decodes and `chunk` tokens of whole or cut prompts."""
     context = load.prompt_tokens + load.output_tokens / 2.0
-    prompts = chunk / load.prompt_tokens
-    chunks = max(1.0, math.ceil(load.prompt_tokens / cost.max_num_batched_tokens - 1e-9))
+    fresh, past = load.fresh_tokens, load.prompt_tokens - load.fresh_tokens
+    prompts = chunk / fresh
+    chunks = max(1.0, math.ceil(fresh / cost.max_num_batched_tokens - 1e-9))
     windows = [int(window) for window in cost.window_tokens]
     reads = [decodes * (min(context, w) if w else context) for w in windows]
-    pairs = [prompts * float(attended_pairs(load.prompt_tokens, 0.0, w)) for w in windows]
+    pairs = [prompts * float(attended_pairs(fresh, past, w)) for w in windows]
     tokens = min(decodes * cost.tokens_per_decode + chunk, float(cost.max_num_batched_tokens))
     return float(
         step_s(
@@ -151,7 +171,7 @@ def _step(cost: StepCost, load: Load, decodes: float, chunk: float) -> float:
             kv_tokens=np.array(reads),
             rows=min(decodes + prompts, float(cost.max_num_seqs)),
             pairs=np.array(pairs),
-            prefix_tokens=prompts * load.prompt_tokens * (chunks - 1.0) / 2.0,
+            prefix_tokens=prompts * (chunks * past + fresh * (chunks - 1.0) / 2.0),
         )
     )
 
@@ -159,8 +179,8 @@ def _step(cost: StepCost, load: Load, decodes: float, chunk: float) -> float:
 def _prefill_s_per_request(cost: StepCost, load: Load, together: float) -> float:
     """Time of prefill steps without decodes, per prompt, when prompts share a step's budget."""
     budget = float(cost.max_num_batched_tokens)
-    tokens = min(together * load.prompt_tokens, budget)
-    steps_per_prompt = load.prompt_tokens / tokens
+    tokens = min(together * load.fresh_tokens, budget)
+    steps_per_prompt = load.fresh_tokens / tokens
     return _step(cost, load, 0.0, tokens) * steps_per_prompt
 
 
@@ -169,16 +189,16 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
 
     Half a step until the current one ends (a long step is met more often: E[τ²]/2E[τ]), another
     one when asynchronous scheduling has it queued already, half an interval of polls, the prompt's
-    own steps beside the decodes and the λ prompts that start with it, the opening burst (φ·c/2
-    prompts of it are served first on average), and the frontend: a request's own work in it, its
-    prompt's tokens, and the other clients, whose requests and tokens pass through the same process.
+    own steps beside the decodes and the prompts that gathered with it (λ a step between two polls),
+    the opening burst (φ·c/2 prompts of it are served first on average), and the frontend: a
+    request's own work in it, its prompt's tokens, and the other clients, whose requests and tokens
+    pass through the same process.
     """
     budget = float(cost.max_num_batched_tokens)
-    packed = max(1.0, math.floor(budget / load.prompt_tokens))
     beside = state.decode_seqs if mixes else 0.0
-    together = load.prompt_tokens * (1.0 + state.arrivals_per_step)
+    together = load.fresh_tokens * (1.0 + state.arrivals_per_step * load.poll_steps)
     chunk = min(together, max(budget - beside, 1.0))
-    own = _step(cost, load, beside, chunk) * max(1.0, load.prompt_tokens / chunk)
+    own = _step(cost, load, beside, chunk) * max(1.0, load.fresh_tokens / chunk)
     short, long = _step(cost, load, state.decode_seqs, 0.0), own
     share = state.mixed_share
     square = (1.0 - share) * short**2 + share * long**2
@@ -186,7 +206,9 @@ def _ttft_s(cost: StepCost, load: Load, tpot: float, state: SteadyState, mixes: 
     further = (1.0 if cost.async_scheduling else 0.0) + (load.poll_steps - 1.0) / 2.0
     # Requests of nearly equal length leave in waves, so the burst's queue comes back: it is added
     # to everyone's wait instead of replacing a share (measured TTFT grows by 0.05·c prefills).
-    queued = _prefill_s_per_request(cost, load, packed)
+    opening = replace(load, cached_tokens=load.burst_cached_tokens)
+    packed = max(1.0, math.floor(budget / opening.fresh_tokens))
+    queued = _prefill_s_per_request(cost, opening, packed)
     burst = load.opening_burst * load.concurrency / 2.0 * queued
     frontend = (
         cost.frontend_s

@@ -6,6 +6,8 @@ efficiencies come from the calibration files.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from planner.perf.quantity import Quantity
@@ -226,6 +228,20 @@ def attention_pair_flops(heads: float, key_dim: float, value_dim: float) -> floa
     16384
     """
     return 2 * heads * (key_dim + value_dim)
+
+
+def sparse_pair_flops(heads: float, latent_dim: float, rope_dim: float, head_tile: float) -> float:
+    """Return FLOPs of one pair of a sparse prefill in one layer: 2·⌈H/t⌉·t·(2·r + d_r).
+
+    Every query attends tokens of its own, so heads alone fill the rows of a product, in the latent
+    space that they share: the kernels pad them to t = 64, on Blackwell to 128, however few a rank
+    has. Source: head padding of the sparse prefill in vLLM's `flashmla_sparse` and SGLang's
+    `dsa_backend`; scores over r + d_r, values over r (DeepSeek-V2, arXiv:2405.04434, §2.1).
+
+    >>> sparse_pair_flops(8, 512, 64, 128) == 16 * sparse_pair_flops(8, 512, 64, 8) == 278528
+    True
+    """
+    return 2 * math.ceil(heads / head_tile) * head_tile * (2 * latent_dim + rope_dim)
 
 
 def all_reduce_s(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from planner.profile.types import ClassProfile
 from planner.report import format as fmt
+from planner.report.assumptions import is_declared, origin_of, slo_rows
+from planner.report.chunk_words import balance_equation, chunk_rows, class_prompt
 from planner.report.operations import (
     load_test_argv,
     metric_names,
@@ -20,18 +22,11 @@ from planner.report.operations import (
 from planner.report.sentences import by_section
 from planner.report.words import assumption
 from planner.solve.load_test import reused_share, tightest
-from planner.solve.plan import BatchCell, ChunkAnalysis, ChunkPoint, LatencyRow, Plan, Sensitivity
+from planner.solve.plan import BatchCell, LatencyRow, Plan, Sensitivity
 from planner.solve.refuted import high_refuted, low_refuted
 from planner.solve.replica_window import share_of_replica
 
 # How slo.yaml spells what the solver holds flat.
-SPELLING = {
-    "engine": "engine.name",
-    "engine_version": "engine.version",
-    "current_gpus": "current.gpus",
-    "current_replicas": "current.replicas",
-}
-EQUATION_TOLERANCE = 0.01  # an equation is printed only where it gives the plan's value
 
 
 def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
@@ -56,6 +51,7 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "sizes": len({group.tensor_parallel_size for group in plan.search}),
         "trimmed": "max_model_len_trimmed" in {finding.id for finding in plan.findings},
         "unchanged": unchanged(plan),
+        "one_class": len(plan.profile.classes) == 1,
         "least": least(plan),
         "targets_end": targets_end(plan),
         "prompt_limit": prompt_limit(plan),
@@ -85,8 +81,8 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         **of_load_test(plan),
         "metrics": metric_names(plan.deployment.engine),
         "slo_rows": list(slo_rows(plan)),
-        "origin": _origin(plan),
-        "declared": _declared(plan),
+        "origin": origin_of(plan),
+        "declared": is_declared(plan),
     }
 
 
@@ -141,13 +137,6 @@ def prompt_limit(plan: Plan) -> float | None:
     terms = plan.replica_terms
     limit = terms.capacity_requests_per_s * terms.mean_input_tokens
     return limit if math.isfinite(limit) and limit > 0.0 else None
-
-
-def class_prompt(plan: Plan) -> float:
-    """Return the mean input of the class that T is of, over the whole trace."""
-    binding = next((row.class_name for row in plan.latency if row.binds), None)
-    found = next((each for each in plan.profile.classes if each.name == binding), None)
-    return (found or plan.profile.total).input_tokens.mean
 
 
 def acts_twice(plan: Plan) -> bool:
@@ -210,69 +199,6 @@ def _both_ways(changes: list[str]) -> str:
     return f"±{sizes.pop()}" if len(changes) == 2 and len(sizes) == 1 else ", ".join(changes)
 
 
-def slo_rows(plan: Plan) -> Iterator[tuple[str, object, bool]]:
-    """Yield (dotted path, value, whether it is a default) of everything slo.yaml may say."""
-    used = in_effect(plan)
-    for path, value in _leaves(plan.slo, ""):
-        written = SPELLING.get(path, path)
-        default = _is_default(written, plan)
-        if value is not None or default:
-            yield written, used.get(written) if value in (None, (), [], {}) else value, default
-
-
-def in_effect(plan: Plan) -> dict[str, object]:
-    """Return what stands in for a key of slo.yaml that names nothing."""
-    d, searched = plan.deployment, "searched"
-    return {
-        "engine.version": d.engine_version,
-        "gpus": "those of --gpu",
-        "gpu_memory_utilization": d.gpu_memory_utilization,
-        "max_num_batched_tokens": searched,
-        "max_num_seqs": searched,
-        "tensor_parallel_sizes": searched,
-        "pipeline_parallel_sizes": "searched where nothing holds without",
-        "weight_dtypes": f"{d.weight_dtype}, as published",
-        "kv_cache_dtypes": f"{d.kv_cache_dtype}, the engine's default",
-        "prices_usd_per_hour": "the catalogue's",
-    }
-
-
-def _leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
-    """Yield every leaf of a nested mapping; entries of a list of mappings go by their name."""
-    if isinstance(value, Mapping) and set(value) == {"metric", "percentile", "limit_s"}:
-        yield f"{path}.{value['metric']}.{fmt.percentile(value['percentile'])}", value["limit_s"]
-    elif isinstance(value, Mapping) and value:
-        for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else str(key))
-    elif isinstance(value, (list, tuple)) and any(isinstance(item, Mapping) for item in value):
-        for item in value:
-            named = dict(item) if isinstance(item, Mapping) else {"": item}
-            name = named.pop("name", "")  # shown in the path instead
-            yield from _leaves(named, f"{path}.{name}" if name else path)
-    else:
-        yield path, value
-
-
-def _is_default(path: str, plan: Plan) -> bool:
-    return any(path == left or path.startswith(f"{left}.") for left in plan.defaulted)
-
-
-def _origin(plan: Plan) -> Callable[[str], str]:
-    def origin(path: str) -> str:
-        """Return where a value of slo.yaml comes from."""
-        return "default" if _is_default(path, plan) else "slo.yaml"
-
-    return origin
-
-
-def _declared(plan: Plan) -> Callable[[str], bool]:
-    def declared(path: str) -> bool:
-        """Whether slo.yaml names a value (an empty list names none)."""
-        return bool(plan.slo.get(path)) and not _is_default(path, plan)
-
-    return declared
-
-
 def class_rows(plan: Plan) -> list[tuple[str, ClassProfile]]:
     """Return the rows of the demand table; a total only where it differs from the one class."""
     rows = [(each.name, each) for each in plan.profile.classes]
@@ -288,81 +214,3 @@ def reuse_shares(plan: Plan) -> list[tuple[str, float]]:
         math.inf if k == "inf" else float(k): v for k, v in reuse.hit_share_by_cache_blocks.items()
     }
     return [("unlimited" if math.isinf(k) else fmt.count(k), sizes[k]) for k in sorted(sizes)]
-
-
-def chunk_rows(plan: Plan) -> list[tuple[str, ChunkPoint]]:
-    """Return the curve's points nearest to the chunks the report speaks of, each once."""
-    chunk = plan.chunk
-    reserve = chunk.chosen_flag_tokens - chunk.chosen_tokens
-    wanted = (
-        ("chosen", chunk.chosen_tokens),
-        ("C*", chunk.balance_chunk_tokens),
-        (f"smallest{', refuted' if low_refuted(chunk) else ' allowed'}", chunk.low_tokens),
-        (f"largest{', refuted' if high_refuted(chunk) else ' allowed'}", chunk.high_tokens),
-        ("engine default", chunk.default_flag_tokens - reserve),
-    )
-    rows: dict[int, tuple[str, ChunkPoint]] = {}
-    for label, tokens in wanted:
-        point = None if tokens is None else _nearest(plan, tokens)
-        if point is not None and point.chunk_tokens not in rows:
-            near = tokens is not None and abs(point.chunk_tokens - tokens) >= 1
-            rows[point.chunk_tokens] = (f"near {label}" if near else label, point)
-    return [rows[tokens] for tokens in sorted(rows)]
-
-
-def balance_equation(plan: Plan) -> str:
-    """Return C* with its numbers, in the first form that gives the plan's value.
-
-    R·(1 + D·S·k/(2P)) − D holds for dense 16-bit weights, where weight bytes are 2P and the ratio
-    of KV to weight bytes is the ratio of their reading times. Elsewhere (fp8, int4, mixture of
-    experts) w and φ are different numbers: R·(w + D·S·k)/φ − D.
-    """
-    chunk = plan.chunk
-    value = chunk.balance_chunk_tokens
-    decode_tokens = chunk.balance_flag_tokens - value
-    answer = f"= {fmt.count(value)}"
-    textbook = (
-        chunk.ridge_flops_per_byte * (1 + chunk.floor_kv_s / chunk.floor_weights_s) - decode_tokens
-        if chunk.floor_weights_s > 0
-        else math.nan
-    )
-    if _agrees(textbook, value):
-        return (
-            "C* = R·(1 + D·S·k/(2P)) − D\n"
-            f"   = {fmt.significant(chunk.ridge_flops_per_byte, 4)}"
-            f"·(1 + {_ms(chunk.floor_kv_s)}/{_ms(chunk.floor_weights_s)})"
-            f" − {fmt.significant(decode_tokens)} {answer}"
-        )
-    general = _general_balance(chunk, decode_tokens)
-    return f"{general} {answer}" if general else f"C* {answer}"
-
-
-def _general_balance(chunk: ChunkAnalysis, decode_tokens: float) -> str:
-    """Return R·(w + D·S·k)/φ − D with its numbers in B and FLOP, "" where they are not known."""
-    weights, flops, each = chunk.weight_bytes, chunk.token_flops, chunk.kv_read_bytes_per_token
-    if not (weights and flops and each):
-        return ""
-    seqs, context = chunk.decode_seqs, chunk.context_tokens
-    found = chunk.ridge_flops_per_byte * (weights + seqs * context * each) / flops - decode_tokens
-    if not _agrees(found, chunk.balance_chunk_tokens):
-        return ""
-    reserve = "D" if math.isclose(decode_tokens, seqs, rel_tol=1e-3) else "D·(γ + 1)"
-    return (
-        f"C* = R·(w + D·S·k)/φ − {reserve}\n"
-        f"   = {fmt.significant(chunk.ridge_flops_per_byte, 4)}"
-        f"·({fmt.count(weights)} B + {fmt.significant(seqs, 4)}·{fmt.significant(context, 4)}"
-        f"·{fmt.count(each)} B)/{fmt.count(flops)} FLOP − {fmt.significant(decode_tokens, 4)}"
-    )
-
-
-def _nearest(plan: Plan, tokens: float) -> ChunkPoint | None:
-    points = [point for point in plan.chunk.curve if point.compute_s > 0]
-    return min(points, key=lambda point: abs(point.chunk_tokens - tokens), default=None)
-
-
-def _agrees(candidate: float, value: float) -> bool:
-    return abs(candidate - value) <= EQUATION_TOLERANCE * max(1.0, abs(value))
-
-
-def _ms(value: float) -> str:
-    return f"{fmt.significant(value * 1e3, 4)} ms"

@@ -52,8 +52,7 @@ class AttentionEfficiency:
     linear_memory: float = 0.6  # constant-state layers: share of bandwidth per decode
     linear_compute: float = 0.2  # … and of the 16-bit peak per prefill token
     index_memory: float = 0.5  # sparse attention's indexer: share of bandwidth
-    index_fixed_s: float = 70e-6  # … top-k selection and launches, per layer and step
-    index_seq_s: float = 0.6e-6  # … per layer and decode sequence
+    index_fixed_s: float = 70e-6  # … selection (a block a sequence) and launches, a layer and step
     median_error: float = 0.0  # decode
     p90_error: float = 0.0
     prefill_median_error: float = 0.0

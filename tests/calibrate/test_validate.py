@@ -8,9 +8,9 @@ import pytest
 
 from planner.calibrate.doubtful import another_run, may_speculate
 from planner.calibrate.host_samples import Sample
-from planner.calibrate.hosts import Host, fit_host, rewrite_host
+from planner.calibrate.hosts import Host, fit_host, rewrite_host, trtllm_host
 from planner.calibrate.measured import is_main, measured
-from planner.calibrate.points import Unsupported, point, read_points
+from planner.calibrate.points import Unsupported, point, read_points, trtllm
 from planner.calibrate.validate import (
     Prediction,
     predictions,
@@ -45,7 +45,7 @@ def test_tpot_beats_the_prototype(found):
     assert errors.count > 1000
     assert errors.median < 0.08 < PROTOTYPE_TPOT
     # 22 % without rows that are another run than stated (docs/accuracy.md names them).
-    assert errors.p90 < 0.245 < PROTOTYPE_TPOT_P90
+    assert errors.p90 < 0.23 < PROTOTYPE_TPOT_P90
 
 
 def test_vllm_tpot(found):
@@ -204,7 +204,12 @@ def test_polling_interval_delays_the_first_token():
     often = Load(prompt_tokens=1000, output_tokens=500, concurrency=16)
     seldom = replace(often, poll_steps=31.0)
     first, second = (closed_loop(loop_cost(), x, 1e9, mixes=False) for x in (often, seldom))
-    assert second.ttft_s - first.ttft_s == pytest.approx(15 * first.tpot_s, rel=1e-6)
+    waited = second.ttft_s - first.ttft_s - 15 * second.tpot_s
+    # Prompts that gather between two looks share a prefill step: one more of them on average here,
+    # 16/499·30, which is longer for each and takes less of the decodes' time.
+    alone = first.ttft_s - first.tpot_s
+    assert 0.0 < waited < alone
+    assert second.tpot_s < first.tpot_s
 
 
 def test_host_fit_recovers_planted_overheads():
@@ -246,6 +251,16 @@ def test_a_fixed_overhead_stays_what_it_is():
     one = Sample(base_s=0.01, slopes=(50.0, 10.0, 1.0, 0.0, 0.0, 0.0), measured_s=0.02, group="a")
     host = fit_host([one] * 3, {"prefill_layer_overhead_s": 0.7e-3})
     assert host.prefill_layer_s == pytest.approx(0.7e-3, rel=1e-6)
+
+
+def test_tensorrt_llm_has_the_fitted_overheads(shared):
+    """The three constants of `points.trtllm` are the fit's, to their two digits."""
+    fitted = trtllm_host(read_points(shared / "groundtruth" / "e2e_points.csv"))
+    engine = trtllm()
+    assert engine.layer_overhead_s == pytest.approx(fitted.layer_s, rel=0.03)
+    assert engine.seq_overhead_s == pytest.approx(fitted.sequence_s, rel=0.03)
+    assert engine.frontend_s == pytest.approx(fitted.frontend_s, rel=0.03)
+    assert engine.prefill_layer_overhead_s == pytest.approx(fitted.prefill_layer_s, rel=1e-6)
 
 
 def test_rewriting_touches_the_host_section_only(tmp_path):

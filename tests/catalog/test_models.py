@@ -63,6 +63,11 @@ WANTED = [
     "zai-org/GLM-4.5-Air",
     "zai-org/GLM-4.6",
     "tiiuae/falcon-180B",
+    "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+    "nvidia/NVIDIA-Nemotron-Nano-12B-v2",
+    "Qwen/Qwen3.5-9B",
+    "ibm-granite/granite-3.3-2b-instruct",
+    "ibm-granite/granite-3.3-8b-instruct",
 ]
 
 

@@ -8,7 +8,7 @@ from itertools import cycle
 
 import pytest
 
-from planner.report.context import balance_equation
+from planner.report.chunk_words import balance_equation
 from planner.report.format import seconds as format_seconds
 from planner.report.render import render
 from planner.solve.plan import Finding

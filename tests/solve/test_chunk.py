@@ -8,7 +8,7 @@ import pytest
 from solve_cases import poisson, slo_of
 from test_recommend import CONTEXT
 
-from planner.report.context import balance_equation
+from planner.report.chunk_words import balance_equation
 from planner.solve.recommend import solve
 
 PEAK, BANDWIDTH = 989.4e12, 3.35e12  # an H100's dense 16-bit FLOP/s and B/s

@@ -12,13 +12,14 @@ from planner.perf.equations.equation import Equation
 from planner.perf.equations.of_load import COST, PREEMPTION, QUEUES
 from planner.perf.equations.of_memory import BEYOND, MEMORY
 from planner.perf.equations.of_operators import OPERATORS
-from planner.perf.equations.of_theory import THEORY
+from planner.perf.equations.of_theory import WORK
+from planner.perf.equations.of_theory_steps import STEPS
 from planner.perf.equations.symbols import SYMBOLS, Symbol
 
 __all__ = ["EQUATIONS", "SECTIONS", "SYMBOLS", "Equation", "Symbol", "find"]
 
 SECTIONS = {
-    "Chunked prefill": THEORY,
+    "Chunked prefill": (*WORK, *STEPS),
     "Operators of a step": OPERATORS,
     "Memory": MEMORY,
     "Speculation and disaggregation": BEYOND,

@@ -164,6 +164,17 @@ OPERATORS = (
         value_dim=128,
     ),
     eq(
+        o.sparse_pair_flops,
+        "f_sparse",
+        "FLOP/pair",
+        "2·⌈{heads}/{head_tile}⌉·{head_tile}·(2·{latent_dim} + {rope_dim})",
+        278_528.0,
+        heads=8,
+        latent_dim=512,
+        rope_dim=64,
+        head_tile=128,
+    ),
+    eq(
         o.all_reduce_s,
         "t_ar",
         "s",

@@ -76,6 +76,7 @@ bytes_per_token|k_l|B/token|cached bytes of one token
 flops_per_token|f_t|FLOP/token|FLOPs a decode spends on one cached token
 heads|H|heads|query heads of a rank
 key_dim|d_k|elements|width of a key head
+head_tile|t|heads|heads to which a kernel pads
 value_dim|d_v|elements|width of a value head
 message_bytes|m|B|bytes reduced
 latency_s|a|s|time of an empty message
