@@ -171,9 +171,13 @@ def _bursts(decision: Decision, confirmed: Confirmed, asked: Asked) -> Iterator[
     counts = confirmed.counts.get("bursts_of_the_sample")
     if counts is None or counts[1] == decision.replicas:
         return
-    misses = asked.of(asked.trial.burstier).misses(counts[1] - 1, as_declared)
-    miss = misses[0] if misses else None
-    yield _row(decision, "bursts_of_the_sample", "as the service's own", counts[1], miss=miss)
+    name, most = "bursts_of_the_sample", counts[1]
+    if most is None:
+        miss = next((each.miss for each in confirmed.unheld if each.doubt == name), None)
+    else:
+        misses = asked.of(asked.trial.burstier).misses(most - 1, as_declared)
+        miss = misses[0] if misses else None
+    yield _row(decision, name, "as the service's own", most, miss=miss)
 
 
 def _session_reuse(decision: Decision, asked: Asked) -> Iterator[Sensitivity]:
