@@ -18,7 +18,7 @@ from planner.errors import InputError
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
 from planner.sim.copying import Copying
-from planner.sim.load import between, scale
+from planner.sim.load import between, scale, subset
 from planner.sim.metrics import TargetResult
 from planner.sim.replay import Replay, replay
 from planner.sim.routing import ROUTE, uniforms
@@ -126,27 +126,43 @@ class Trial:
         span: Span,
         *,
         stop_when_lost: bool = False,
+        followed: int | None = None,
+        part: Requests | None = None,
     ) -> Replay:
         """Replay a stretch on a fleet whose size changes; a replica that leaves finishes its work.
 
         Parameters
         ----------
         fleet_load
-            Requests of the fleet over requests of the trace. All of them are simulated.
+            Requests of the fleet over requests of the trace.
         replicas_at
             Replicas that take requests at given times.
         span
             Stretch to judge, entered with a lead-in.
         stop_when_lost
             Give up as soon as a target is lost.
+        followed
+            Replicas that are simulated, the first so many; by default all of them.
+        part
+            The stretch's requests under that load (`grown`), where the caller keeps them.
         """
         _, judged = self._stretch(span)
-        part = self._scaled(fleet_load, span)
+        if part is None:
+            part = self._scaled(fleet_load, span)
         there = replicas_at(part.arrival_s)
         draws = uniforms(np.arange(len(part), dtype=np.int64), self.seed, ROUTE)
         owners = (draws * there).astype(np.int32)
         count = int(there.max(initial=1))
+        if followed is not None and followed < count:
+            mine = owners < followed
+            part, owners, count = subset(part, mine), owners[mine], followed
         return self._run(part, judged, count, owners=owners, stop_when_lost=stop_when_lost)
+
+    def grown(self, fleet_load: float, span: Span) -> Requests:
+        """Return the requests of a whole fleet in a stretch with its lead-in."""
+        return scale(
+            self.requests, fleet_load, seed=self.seed, copying=self.copying, span=_entered(span)
+        )
 
     def _stretch(self, span: Span | None) -> tuple[Requests, tuple[Window, ...]]:
         """Return a stretch with its lead-in and the windows that lie inside; None is everything."""
