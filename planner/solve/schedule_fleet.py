@@ -205,12 +205,16 @@ def _lowered(fleet: Fleet, course: Course) -> Course:
     that it shares or that its backlog reaches.
     """
     counts = course.counts.copy()
-    for first in (0, 1):
-        fewer = counts.copy()
-        fewer[first::2] = np.maximum(1, fewer[first::2] - 1)
-        missed = fleet.missed(Course(starts_s=course.starts_s, counts=fewer), look=True)
-        broke = [overlaps((a, b + LEAD_S), missed) for a, b in fleet.hours]
-        counts = np.where(broke, counts, fewer)
+    needed = np.zeros(len(counts), dtype=bool)  # hours that are known to break with one less
+    for first in (0, 1, 0, 1):
+        tried = ~needed & (counts > 1)
+        tried[1 - first :: 2] = False
+        missed = fleet.missed(Course(starts_s=course.starts_s, counts=counts - tried), look=True)
+        reached = np.array([overlaps((a, b + LEAD_S), missed) for a, b in fleet.hours])
+        broke = tried & reached
+        met = np.concatenate(([False, False], broke[:-2]))  # perhaps only the queue of that one
+        needed |= broke & ~met[: len(broke)]
+        counts = counts - (tried & ~broke)
     return Course(starts_s=course.starts_s, counts=counts)
 
 
