@@ -9,6 +9,7 @@ import click
 
 if TYPE_CHECKING:
     from planner.ingest.requests import Requests
+    from planner.sim.copying import Copying
     from planner.sim.setup import Ready
     from planner.solve.copies import Reading
     from planner.solve.windows import Window
@@ -32,7 +33,7 @@ def scaled(
     `sessions`, think times are the log's own, so that coarse timestamps stay as they are.
     """
     from planner.sim.load import scale
-    from planner.solve.copies import burstier_spread_s
+    from planner.solve.copies import burstier as closer
 
     factor = load / slo.sample_rate
     reading = _reading(requests, setup, slo, factor / replicas)
@@ -41,10 +42,10 @@ def scaled(
         requests = replace(requests, arrival_s=reading.arrival_s)
     if factor == 1.0:
         return requests, reading.windows
-    spread_s = burstier_spread_s(reading.spread_s) if burstier else reading.spread_s
-    how = f": {_how(reading, spread_s)}" if factor > 1.0 else ""
+    copying = closer(reading.copying) if burstier else reading.copying
+    how = f": {_how(reading, copying)}" if factor > 1.0 else ""
     click.echo(f"… scaling the traffic by {factor:g}{how}", err=True)
-    return scale(requests, factor, seed=seed, spread_s=spread_s), reading.windows
+    return scale(requests, factor, seed=seed, copying=copying), reading.windows
 
 
 def _reading(requests: Requests, setup: Ready, slo: Slo, load: float) -> Reading:
@@ -58,18 +59,22 @@ def _reading(requests: Requests, setup: Ready, slo: Slo, load: float) -> Reading
     return reading_at(case, made.max_model_len, float(setup.memory.kv_tokens), load)
 
 
-def _how(reading: Reading, spread_s: float) -> str:
-    """Return how far copies lie apart, and why."""
+def _how(reading: Reading, copying: Copying) -> str:
+    """Return how far copies lie apart, and whose requests their sessions bring."""
     from planner.report import format as fmt
 
-    if spread_s != reading.spread_s:
+    def apart(how: Copying) -> str:
+        *nearer, (widest, _) = how.within
+        parts = [f"{fmt.percent(p)} by at most {fmt.duration(width / 2)}" for width, p in nearer]
+        more = f" ({', '.join(parts)} at random)" if parts else ""
+        return f"by up to ± {fmt.duration(widest / 2)}{more}"
+
+    if copying != reading.copying:
         return (
-            f"copies displaced by up to ± {fmt.duration(spread_s / 2)}, burstier than"
-            f" the ± {fmt.duration(reading.spread_s / 2)} that recommend takes"
+            f"copies displaced {apart(copying)}, burstier than recommend, which displaces them"
+            f" {apart(reading.copying)}"
         )
-    real = fmt.percent(reading.real_share)
-    return (
-        f"copies displaced by up to ± {fmt.duration(spread_s / 2)} as recommend does, for"
-        f" {real} of what ten-minute rates deviate from the hour by is the service's own and"
-        " not the luck of the sample"
-    )
+    lengths = ""
+    if any(mixture[-1][0] > 0.0 for mixture in copying.content):
+        lengths = ", their sessions with the lengths of others of their class"
+    return f"copies displaced {apart(copying)} as recommend does{lengths}"

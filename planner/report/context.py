@@ -98,11 +98,19 @@ def beyond_by(plan: Plan, doubt: str) -> list[LatencyRow]:
     ]
 
 
-def band_gpus(plan: Plan) -> list[tuple[str, int, int]]:
-    """Return (doubt, least, most GPUs of the fleet) of the doubts that move the count."""
+def band_gpus(plan: Plan) -> list[tuple[str, int | None, int | None]]:
+    """Return (doubt, least, most GPUs of the fleet) of the doubts that move the count.
+
+    Where no count holds, the most is what another configuration would need then.
+    """
     terms, each = plan.replica_terms, plan.deployment.gpus
+    others = {unheld.doubt: unheld.gpus for unheld in terms.unheld}
+
+    def fleet(count: int | None, doubt: str) -> int | None:
+        return others.get(doubt) if count is None else (count + terms.spare) * each
+
     return [
-        (name, (low + terms.spare) * each, (high + terms.spare) * each)
+        (name, fleet(low, name), fleet(high, name))
         for name, (low, high) in sorted(terms.band_counts.items())
         if low != high
     ]

@@ -313,11 +313,13 @@ def on_off(value: bool) -> str:
 
 
 def number_range(low: float | None, high: float | None) -> str:
-    """Write two whole numbers as a range, one where they are equal.
+    """Write two whole numbers as a range, one where they are equal; None above has no number.
 
-    >>> number_range(6, 8), number_range(7, 7)
-    ('6 to 8', '7')
+    >>> number_range(6, 8), number_range(7, 7), number_range(6, None)
+    ('6 to 8', '7', '6 to no count that holds')
     """
+    if high is None and low is not None:
+        return f"{count(low)} to no count that holds"
     return count(low) if low == high else f"{count(low)} to {count(high)}"
 
 

@@ -123,7 +123,8 @@ def _trace(plan: Plan) -> str:
 def _recommended(plan: Plan) -> str:
     """Return the fleet in one line."""
     d = plan.deployment
-    band = "" if plan.gpus.low == plan.gpus.high else f"  [{plan.gpus.low}–{plan.gpus.high}]"
+    high = "none holds" if plan.gpus.high is None else plan.gpus.high
+    band = "" if plan.gpus.low == plan.gpus.high else f"  [{plan.gpus.low}–{high}]"
     shape = f"TP{d.tensor_parallel_size}"
     shape += f" PP{d.pipeline_parallel_size}" if d.pipeline_parallel_size > 1 else ""
     shape += f" DP{d.data_parallel_size}" if d.data_parallel_size > 1 else ""
@@ -208,7 +209,7 @@ def _flips(plan: Plan) -> str:
     flips = [*raising(plan)[: MOST - 1], *lowering(plan)[:1]]
     return " · ".join(
         f"{assumption(row.assumption)} {row.change} → "
-        + ("no plan" if row.gpus is None else counted(row.gpus, "GPU"))
+        + ("no count" if row.gpus is None else counted(row.gpus, "GPU"))
         for row in flips
     )
 

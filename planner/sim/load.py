@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ingest.requests import Requests
-from planner.sim.routing import MOVE, THIN, uniforms
+from planner.sim.copying import INDEPENDENT, Copying, drawn_widths, folded
+from planner.sim.exchange import exchanged, keys_of, sessions_of
+from planner.sim.routing import MOVE, THIN, WIDTH, uniforms
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-INDEPENDENT_S = 600.0  # copies displaced by up to ± 5 minutes do not burst together
-CORRELATED_S = 1.0  # copies displaced by up to ± half a second do
+Span = tuple[float, float]
 
 
 def thin(requests: Requests, factor: float, *, seed: int = 42) -> Requests:
@@ -42,13 +40,7 @@ def thin(requests: Requests, factor: float, *, seed: int = 42) -> Requests:
         raise ValueError(f"a trace can be thinned to a share in (0, 1], not {factor}")
     if factor == 1.0:
         return requests
-    return subset(requests, uniforms(_keys(requests), seed, THIN) < factor)
-
-
-def _keys(requests: Requests) -> Ints:
-    """Return one counter for each session or lone request."""
-    lone = -1 - np.arange(len(requests), dtype=np.int64)  # sessions count from 0
-    return np.where(requests.session_id >= 0, requests.session_id, lone)
+    return subset(requests, uniforms(keys_of(requests), seed, THIN) < factor)
 
 
 def scale(
@@ -56,8 +48,8 @@ def scale(
     factor: float,
     *,
     seed: int = 42,
-    correlated: bool = False,
-    spread_s: float = INDEPENDENT_S,
+    copying: Copying = INDEPENDENT,
+    span: Span | None = None,
 ) -> Requests:
     """Return `factor` times the traffic: thinned below 1, copies laid over each other above.
 
@@ -68,42 +60,73 @@ def scale(
     factor
         Share or multiple of the traffic.
     seed
-        Which thinning and which displacements.
-    correlated
-        How copies burst. False displaces every session by up to half of `spread_s` either way:
-        bursts of users who have nothing to do with each other average out. True keeps copies
-        together: bursts grow with the load. The truth lies between.
-    spread_s
-        Shortest time over which the trace's rate is the service's own and not the luck of a draw.
+        Which thinning, which displacements and which exchanges.
+    copying
+        How copies lie apart: displaced by minutes, bursts of users who have nothing to do with
+        each other average out; kept together, bursts grow with the load. And whether their sessions
+        bring their own requests or those of others. Block ids keep requests where they are.
+    span
+        The stretch wanted, None for all of it. Sessions are exchanged with the whole trace's.
     """
+    part = requests if span is None else between(requests, *span)
     if factor <= 1.0:
-        return thin(requests, factor, seed=seed)
-    width = CORRELATED_S if correlated else spread_s
+        return thin(part, factor, seed=seed)
     whole = math.ceil(factor) - 1
     rest = factor - whole
-    parts = [requests, *(_copied(requests, copy, width, seed) for copy in range(1, whole))]
-    if rest >= 1.0:
-        parts.append(_copied(requests, whole, width, seed))
-    else:
-        parts.append(_merged([thin(_moved(requests, whole, width, seed), rest, seed=seed)]))
-    return _merged(parts)
+    makes = _exchanged if copying.content and not len(requests.block_ids) else _copied
+    source = (requests, _span_of(requests, span)) if makes is _exchanged else (part, None)
+    parts = [part, *(makes(*source, copy, copying, seed) for copy in range(1, whole))]
+    last = makes(*source, whole, copying, seed)
+    parts.append(last if rest >= 1.0 else thin(last, rest, seed=seed))
+    return merged(parts)
+
+
+@lru_cache(maxsize=16)
+def between(requests: Requests, start_s: float, end_s: float) -> Requests:
+    """Return the requests that arrive in [start, end]."""
+    inside = (requests.arrival_s >= start_s) & (requests.arrival_s <= end_s)
+    return subset(requests, inside)
+
+
+def _span_of(requests: Requests, span: Span | None) -> Span:
+    if span is not None or not len(requests):
+        return span or (0.0, 0.0)
+    return float(requests.arrival_s[0]), float(requests.arrival_s[-1])
 
 
 # Probes lay the same copies over a stretch again and again; only how many of them differs.
 @lru_cache(maxsize=64)
-def _copied(requests: Requests, copy: int, width_s: float, seed: int) -> Requests:
+def _copied(
+    part: Requests,
+    span: Span | None,  # noqa: ARG001 - the same arguments as `_exchanged`
+    copy: int,
+    copying: Copying,
+    seed: int,
+) -> Requests:
     """Return a displaced copy in order of arrival."""
-    return _merged([_moved(requests, copy, width_s, seed)])
+    return merged([_moved(part, copy, copying, seed)])
 
 
-def _moved(requests: Requests, copy: int, width_s: float, seed: int) -> Requests:
+@lru_cache(maxsize=64)
+def _exchanged(requests: Requests, span: Span, copy: int, copying: Copying, seed: int) -> Requests:
+    """Return a copy of a span, in order of arrival, whose short sessions bring what others did."""
+    part = between(requests, *span)
+    long = sessions_of(requests).long_rows
+    inside = (requests.arrival_s >= span[0]) & (requests.arrival_s <= span[1])
+    kept = _moved(subset(part, long[inside]), copy, copying, seed)
+    return merged([kept, exchanged(requests, span, copy, copying, seed)])
+
+
+def _moved(requests: Requests, copy: int, copying: Copying, seed: int) -> Requests:
     """Return a copy whose sessions are displaced by up to ± width/2, reflected at the ends.
 
     A trace shorter than the displacement is reflected back and forth: nothing piles up at an end.
     """
     first, last = (requests.arrival_s[0], requests.arrival_s[-1]) if len(requests) else (0.0, 0.0)
-    shift = (uniforms(_keys(requests), seed, MOVE + copy) - 0.5) * width_s
-    moved = _folded(requests.arrival_s + shift, float(first), float(last))
+    keys = keys_of(requests)
+    width = drawn_widths(copying.within, keys, seed, WIDTH + copy)
+    shift = (uniforms(keys, seed, MOVE + copy) - 0.5) * width
+    moved = folded(requests.arrival_s + shift, float(first), float(last))
     sessions, ids = requests.session_id, requests.block_ids
     return replace(
         requests,
@@ -115,21 +138,7 @@ def _moved(requests: Requests, copy: int, width_s: float, seed: int) -> Requests
     )
 
 
-def _folded(times_s: Floats, first_s: float, last_s: float) -> Floats:
-    """Return times reflected into [first, last], as often as it takes.
-
-    >>> _folded(np.array([-1.0, 4.0, 12.0, 23.0]), 0.0, 10.0).tolist()
-    [1.0, 4.0, 8.0, 3.0]
-    """
-    span = last_s - first_s
-    if span <= 0.0:
-        return np.full_like(times_s, first_s)
-    turned = first_s + np.abs((times_s - first_s + span) % (2.0 * span) - span)
-    inside = (times_s >= first_s) & (times_s <= last_s)
-    return np.where(inside, times_s, turned)
-
-
-def _merged(parts: list[Requests]) -> Requests:
+def merged(parts: list[Requests]) -> Requests:
     """Lay traces over each other, in order of arrival."""
     first = parts[0]
     arrival = np.concatenate([part.arrival_s for part in parts])

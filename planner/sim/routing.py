@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 ROUTINGS = ("random", "round_robin", "least_loaded", "cache_aware")
 ROUTED = ("least_loaded", "cache_aware")  # by what replicas do meanwhile
 ROUTE, THIN, MOVE = 1, 2, 3  # independent streams of one seed; copy c moves by MOVE + c
+WIDTH, CONTENT = 1 << 40, 1 << 41  # how far it moves, and whose requests its sessions bring
 DRAW = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 

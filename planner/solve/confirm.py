@@ -9,9 +9,9 @@ from planner.sim.replay import Replay
 from planner.solve.candidates import Candidate, Family, default_deployment
 from planner.solve.capacity import capacity_factors
 from planner.solve.case import Case, Decision
-from planner.solve.counts import fewest_that_hold
 from planner.solve.decide import check_practical
 from planner.solve.demand import Demand, in_detail, with_spans
+from planner.solve.doubts import Asking, doubts
 from planner.solve.finalists import (
     Finalist,
     best_settings,
@@ -21,8 +21,8 @@ from planner.solve.finalists import (
 )
 from planner.solve.fleet import fleet_load, replica_factor
 from planner.solve.infeasible import TargetsError
+from planner.solve.plan import Unheld
 from planner.solve.search import Option, Priced, configs_of
-from planner.solve.steps import stretched
 from planner.solve.verify import Span, Tally, Trial, trial_of
 from planner.spec.deployment import Deployment
 from planner.text import counted
@@ -40,15 +40,17 @@ class Confirmed:
 
     `whole` is the whole trace at the plan's load, `spans` the windows that decide, `asked` the
     configurations that were replayed. `counts` holds the least and most replicas for load under
-    each named doubt, `margins` the load above what the plan needs that a configuration is known to
-    hold and to miss; `screen_ratio` is the replayed capacity over the equations'.
+    each named doubt (None: no count tried holds, `unheld` says what is missed), `margins` the load
+    above what the plan needs that a configuration is known to hold and to miss; `screen_ratio` is
+    the replayed capacity over the equations'.
     """
 
     trial: Trial
     spans: tuple[Span, ...]
     whole: Replay
     asked: frozenset[Deployment]
-    counts: dict[str, tuple[int, int]]
+    counts: dict[str, tuple[int, int | None]]
+    unheld: tuple[Unheld, ...]
     margins: dict[Deployment, tuple[float | None, float | None]]
     screen_ratio: float
 
@@ -111,7 +113,10 @@ def confirm(
         stale = best.option.replicas != last.option.replicas
         note(best.option)
     made = {each: trial for each, trial in trials.items() if trial is not None}
-    decided = _decided(decision, best, spans, made)
+    asking = Asking(
+        case=case, best=best, all_priced=all_priced, make_trial=trial, spans=tuple(spans)
+    )
+    decided = _decided(decision, asking, made)
     check_practical(decided, best.option)
     return decided, [first.option, best.option]
 
@@ -178,10 +183,9 @@ def _nothing_survives(decision: Decision) -> TargetsError:
     )
 
 
-def _decided(
-    decision: Decision, best: Finalist, spans: tuple[Span, ...], asked: Mapping[Deployment, Trial]
-) -> Decision:
+def _decided(decision: Decision, asking: Asking, asked: Mapping[Deployment, Trial]) -> Decision:
     """Return the decision for the winner, with everything the plan needs to explain it."""
+    best, spans = asking.best, asking.spans
     case, candidate = decision.case, best.trial.candidate
     cost, cached = case.cost(candidate.deployment), _cached(decision, candidate)
     demand = with_spans(_demand(decision, best, cached), case.slo, spans)
@@ -190,12 +194,14 @@ def _decided(
     ratio = best.option.factor / screen if screen > 0.0 else 1.0
     count = best.replicas_for_load
     load = replica_factor(case.needs, count)
+    doubted = doubts(asking, cost.band)
     confirmed = Confirmed(
         trial=best.trial,
         spans=spans,
         whole=best.trial.whole(load, count),
         asked=frozenset(asked),
-        counts=_doubts(case, best, spans, cost.band),
+        counts=doubted.counts,
+        unheld=doubted.unheld,
         margins={
             deployment: known_margin(trial, case, count, spans)
             for deployment, trial in asked.items()
@@ -224,27 +230,3 @@ def _demand(decision: Decision, best: Finalist, cached: float) -> Demand:
     if same and abs(cached - decision.cached) < 1e-3:
         return decision.demand
     return decision.case.demand(family.served_tokens, cached)
-
-
-def _doubts(
-    case: Case, best: Finalist, spans: Sequence[Span], band: float
-) -> dict[str, tuple[int, int]]:
-    """Return replicas for load, least and most, under each doubt alone."""
-    trial, count = best.trial, best.replicas_for_load
-    fleet = fleet_load(case.needs)
-
-    def counted(other: Trial) -> int:
-        fewest, fails = fewest_that_hold(lambda n: other.holds(fleet / n, n, spans), count)
-        return fewest if fewest is not None else fails
-
-    asked = {
-        "fast": replace(trial, cost=stretched(trial.cost, 1.0 - band)),
-        "slow": replace(trial, cost=stretched(trial.cost, 1.0 + band)),
-        "draw": replace(trial, seed=trial.seed + 1),
-        **({"burstier": trial.burstier} if replica_factor(case.needs, count) > 1.0 else {}),
-    }
-    found = {name: counted(other) for name, other in asked.items()}
-    pairs = {"step_time": (found["fast"], found["slow"]), "draw": (count, found["draw"])}
-    if "burstier" in found:
-        pairs["bursts_of_the_sample"] = (count, found["burstier"])
-    return {name: (min(*pair, count), max(*pair, count)) for name, pair in pairs.items()}

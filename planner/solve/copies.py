@@ -6,31 +6,38 @@ sized for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.sim.load import CORRELATED_S, INDEPENDENT_S
+from planner.ingest.requests import Requests
+from planner.sim.copying import (
+    INDEPENDENT,
+    INDEPENDENT_S,
+    TOGETHER,
+    Copying,
+    Mixture,
+)
 from planner.solve.case import Case
+from planner.solve.sampling import LEVELS_S, kept_shares
+from planner.solve.traffic import Traffic
 from planner.solve.windows import Window
-from planner.units import HOUR_S
+from planner.units import DAY_S, HOUR_S
 
-REAL_SHARE = 0.5  # of a deviation, above which it is the service and not the draw
+CONTENT_LEVELS_S = (60.0, 600.0, HOUR_S, 6.0 * HOUR_S, DAY_S)  # as `LEVELS_S`, for lengths
+FEW = 30  # sessions of a class that are too few to tell whose lengths belong where
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Reading:
-    """The arrivals of a trace as a plan reads them, its windows, and how its copies are displaced.
-
-    `real_share` is how much of what ten-minute rates deviate from the hour by is the service's own
-    (`sampling.burst_shares`).
-    """
+    """The arrivals of a trace as a plan reads them, its windows, and how it is copied."""
 
     arrival_s: NDArray[np.float64]
     spread_ticks: bool
-    spread_s: float
-    real_share: float
+    copying: Copying
     windows: tuple[Window, ...]
 
 
@@ -52,29 +59,62 @@ def reading_at(case: Case, max_model_len: int, kv_tokens: float, load: float) ->
     return Reading(
         arrival_s=traffic.arrival_s,
         spread_ticks=traffic.arrival_s is not case.requests.arrival_s,
-        spread_s=copies_spread_s(traffic.burst_shares),
-        real_share=traffic.burst_shares[2],
+        copying=copying_of(case.requests, traffic),
         windows=case.windows(traffic),
     )
 
 
-def copies_spread_s(burst_shares: tuple[float, float, float]) -> float:
-    """Return over how long copies of a sampled trace are displaced against each other, in s.
+@lru_cache(maxsize=8)
+def copying_of(requests: Requests, traffic: Traffic) -> Copying:
+    """Return how copies of a trace are made: a sample's so that they show the whole service.
 
-    Ten minutes where the ten-minute rates are the service's own; an hour where more than half of
-    what they deviate from the hour by is the luck of the draw (`sampling.burst_shares`). In a 5 %
-    sample of a service whose whole log asks for 7 replicas, an hour gives 8, ten minutes give 10.
-
-    >>> copies_spread_s((1.0, 1.0, 1.0)), copies_spread_s((0.0, 0.1, 0.3))
-    (600.0, 3600.0)
+    A whole log is copied only for growth, and its copies are displaced by ten minutes. In a sample
+    the deviations at each time scale (2 s, a minute, ten minutes; an hour is kept) are partly the
+    service's and partly the draw's; copies stay together as often as gives the service's part
+    (`sampling.kept_shares`). Lengths likewise: as far as they do not change with the time of the
+    day more than the draw explains, sessions bring what others of their class brought elsewhere.
     """
-    return INDEPENDENT_S if burst_shares[2] >= REAL_SHARE else HOUR_S
+    if traffic.sample_rate >= 1.0 or not len(requests):
+        return INDEPENDENT
+    served = np.where(traffic.served, traffic.prompt_tokens, 0.0)
+    shares = kept_shares(traffic.arrival_s, served, requests.session_id, LEVELS_S)
+    content = tuple(
+        _content(requests, np.flatnonzero(requests.class_id == which))
+        for which in range(len(requests.class_names))
+    )
+    return Copying(within=_mixture(LEVELS_S, shares), content=content)
 
 
-def burstier_spread_s(spread_s: float) -> float:
-    """Return the next more cautious displacement: ten minutes, then copies that stay together.
+def _content(requests: Requests, mine: NDArray[np.int64]) -> Mixture:
+    """Return from how far away the sessions of a class may bring their requests."""
+    session = requests.session_id[mine]
+    if len(np.unique(session[session >= 0])) + int((session < 0).sum()) < FEW:
+        return ((0.0, 1.0),)
+    kept = np.zeros(len(CONTENT_LEVELS_S) - 1)
+    for tokens in (requests.input_tokens[mine], requests.output_tokens[mine]):
+        centred = tokens - tokens.mean()
+        arrival = requests.arrival_s[mine]
+        found = kept_shares(arrival, centred, session, CONTENT_LEVELS_S, surely=True)
+        kept = np.maximum(kept, found)
+    return _mixture(CONTENT_LEVELS_S, kept.tolist())
 
-    >>> burstier_spread_s(3600.0), burstier_spread_s(600.0)
-    (600.0, 1.0)
+
+def _mixture(levels_s: Sequence[float], shares: Sequence[float]) -> Mixture:
+    """Return the widths with the share of sessions that none of them exceeds.
+
+    >>> _mixture((2.0, 60.0, 600.0), (0.0, 0.4))
+    ((60.0, 0.4), (600.0, 1.0))
     """
-    return INDEPENDENT_S if spread_s > INDEPENDENT_S else CORRELATED_S
+    pairs = zip(levels_s, (*shares, 1.0), strict=True)
+    return tuple((width, share) for width, share in pairs if share > 0.0)
+
+
+def burstier(copying: Copying) -> Copying:
+    """Return the next more cautious reading: within ten minutes, then copies that stay together.
+
+    >>> burstier(Copying(within=((3600.0, 1.0),))).within, burstier(INDEPENDENT).within
+    (((600.0, 1.0),), ((1.0, 1.0),))
+    """
+    if copying.widest_s > INDEPENDENT_S:
+        return copying.capped(INDEPENDENT_S)
+    return replace(TOGETHER, content=copying.content)

@@ -106,7 +106,12 @@ def _decide(
 
 
 def check_practical(decision: Decision, chosen: Option) -> None:
-    """Raise an InfeasibleError where the plan holds only because its replicas hardly work."""
+    """Raise an InfeasibleError where the plan holds only because its replicas hardly work.
+
+    One replica is the least there can be: where it holds, it may be as idle as the traffic is.
+    """
+    if decision.replicas == 1:
+        return
     bound = min(
         float(throughput_bound(decision.cost, part.stretch, decision.configs)[0])
         for part in decision.judged

@@ -105,7 +105,22 @@ FINDINGS: Mapping[str, tuple[str, ...]] = {
     # What binds and the surge.
     "target_nearest": ("class_name", "metric", "percentile", "worst_s", "limit_s", "window"),
     # An idle replica already uses most of the limit: a little more load or length breaks it.
-    "target_near_floor": ("class_name", "metric", "percentile", "idle_s", "limit_s"),
+    "target_near_floor": (
+        "class_name",
+        "metric",
+        "percentile",
+        "idle_s",
+        "slow_idle_s",
+        "limit_s",
+    ),
+    "smaller_replica_too_slow": (
+        "class_name",
+        "metric",
+        "percentile",
+        "tensor_parallel_size",
+        "idle_s",
+        "limit_s",
+    ),
     "surge_decides": (
         "mean_prompt_tokens_per_s",
         "busiest_10min_prompt_tokens_per_s",

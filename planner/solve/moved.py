@@ -6,7 +6,7 @@ headroom, in the windows that decide. What one replica fewer would miss says why
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,21 +17,15 @@ from planner.solve.case import Decision
 from planner.solve.confirm import Confirmed
 from planner.solve.counts import fewest_that_hold
 from planner.solve.fleet import exact_replicas, fleet_load
+from planner.solve.misses import Limit, as_declared, missed
 from planner.solve.plan import Miss, Sensitivity
 from planner.solve.sensitivity import KV_MOVE, MOVE
 from planner.solve.steps import stretched
-from planner.solve.verify import Span, Trial, Verdict
-from planner.solve.windows import window_label
+from planner.solve.verify import Span, Trial
 from planner.spec.slo import Target
 
 Ints = NDArray[np.int64]
 Named = tuple[str, Target]
-Limit = Callable[[str, Target], float]  # of a class's target, under an assumption
-
-
-def as_declared(class_name: str, target: Target) -> float:  # noqa: ARG001 - a `Limit`
-    """Return the limit that slo.yaml declares."""
-    return target.limit_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +54,7 @@ class Asked:
         for span in self.spans:
             if all_spans or self.trial.knows(load, count, span):
                 verdict = self.trial.probed(load, count, span, to_the_end=True)
-                found += _missed(verdict, limit, self.trial.requests.origin)
+                found += missed(verdict, limit, self.trial.requests.origin)
         return sorted(found, key=lambda miss: -miss.value_s / miss.limit_s)
 
     def fewest(
@@ -80,24 +74,6 @@ class Asked:
         if not fails:
             return count, None
         return count, self.misses(fails, limit or as_declared, all_spans=limit is not None)[0]
-
-
-def _missed(verdict: Verdict, limit: Limit, origin: str) -> Iterator[Miss]:
-    for result in verdict.targets:
-        if not result.windows:
-            continue
-        most = limit(result.class_name, result.target)
-        window = max(result.windows, key=lambda each: each.value_s)
-        worst = window.value_s
-        if worst > most:
-            yield Miss(
-                class_name=result.class_name,
-                metric=result.target.metric,
-                percentile=result.target.percentile,
-                value_s=worst,
-                limit_s=most,
-                window=window_label(window.start_s, window.end_s, origin),
-            )
 
 
 def asked_of(decision: Decision, confirmed: Confirmed) -> Asked:
@@ -180,9 +156,13 @@ def _step_times(decision: Decision, confirmed: Confirmed, asked: Asked) -> Itera
     for sign, factor, count in zip(
         "−+", (1.0 - band, 1.0 + band), confirmed.counts["step_time"], strict=True
     ):
+        change = f"{sign}{100 * band:.0f} %"
+        if count is None:
+            miss = next(each.miss for each in confirmed.unheld if each.doubt == "step_time")
+            yield _row(decision, "step_time", change, None, miss=miss)
+            continue
         trial = replace(asked.trial, cost=stretched(asked.trial.cost, factor))
         misses = asked.of(trial).misses(count - 1, as_declared) if count > 1 else []
-        change = f"{sign}{100 * band:.0f} %"
         yield _row(decision, "step_time", change, count, miss=misses[0] if misses else None)
 
 
@@ -191,9 +171,13 @@ def _bursts(decision: Decision, confirmed: Confirmed, asked: Asked) -> Iterator[
     counts = confirmed.counts.get("bursts_of_the_sample")
     if counts is None or counts[1] == decision.replicas:
         return
-    misses = asked.of(asked.trial.burstier).misses(counts[1] - 1, as_declared)
-    miss = misses[0] if misses else None
-    yield _row(decision, "bursts_of_the_sample", "as the service's own", counts[1], miss=miss)
+    name, most = "bursts_of_the_sample", counts[1]
+    if most is None:
+        miss = next((each.miss for each in confirmed.unheld if each.doubt == name), None)
+    else:
+        misses = asked.of(asked.trial.burstier).misses(most - 1, as_declared)
+        miss = misses[0] if misses else None
+    yield _row(decision, name, "as the service's own", most, miss=miss)
 
 
 def _session_reuse(decision: Decision, asked: Asked) -> Iterator[Sensitivity]:

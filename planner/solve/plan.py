@@ -20,7 +20,7 @@ class Count:
 
     value: int
     low: int
-    high: int
+    high: int | None  # None: at that end of the band nothing that was asked holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,10 +263,11 @@ class ReplicaTerms:
     for_load: int  # ceil(exact)
     spare: int
     band_terms: Mapping[str, float]  # name -> relative half-width, e.g. "step_time": 0.09
-    band_counts: Mapping[str, tuple[int, ...]]  # name -> least and most replicas for the load
+    band_counts: Mapping[str, tuple[int | None, ...]]  # name -> least and most for the load
     mean_input_tokens: float  # of the requests in that window, all classes
     mean_output_tokens: float
     one_fewer: Miss | None  # what one replica fewer would miss most; None: nothing, or not asked
+    unheld: tuple[Unheld, ...] = ()  # doubts under which no count of this configuration holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -324,6 +325,23 @@ class Miss:
     value_s: float  # NaN: unbounded, requests are turned away or never finish
     limit_s: float
     window: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unheld:
+    """A doubt under which no number of the plan's replicas holds, and what would hold then.
+
+    `miss` is what `tried` replicas still miss most. `deployment`, `replicas` and `gpus` are the
+    cheapest configuration under that doubt, spares included; None: none that was asked holds.
+    """
+
+    doubt: str  # "step_time", "draw", "bursts_of_the_sample"
+    step_factor: float  # every step's time over the expected one
+    tried: int
+    miss: Miss
+    deployment: Deployment | None
+    replicas: int | None
+    gpus: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ from planner.solve.priority import by_priority
 from planner.solve.refuted import with_misses
 from planner.solve.remarks import remarks
 from planner.solve.remarks_engine import Parts
-from planner.solve.replayed import CountBand, count_band, replayed_rows
+from planner.solve.replayed import CountBand, count_band, gpu_count, replayed_rows
 from planner.solve.search import Option
 from planner.solve.sensitivity import sensitivities, step_time_band
 from planner.solve.slower import without_slower
@@ -229,8 +229,12 @@ def _plan(
     flood = surge(decision)
     kv = concurrency(decision)
     spare = case.slo.spare_replicas
-    replicas = Count(value=decision.replicas + spare, low=band.low + spare, high=band.high + spare)
-    each = deployment.gpus
+    replicas = Count(
+        value=decision.replicas + spare,
+        low=band.low + spare,
+        high=None if band.high is None else band.high + spare,
+    )
+    gpus = gpu_count(decision, replicas)
     gpu = case.gpu(deployment.gpu)
     parts = Parts(
         decision=decision,
@@ -251,9 +255,9 @@ def _plan(
         deployment=deployment,
         launch=launch_argv(deployment, case.engine, case.model),
         replicas=replicas,
-        gpus=Count(value=replicas.value * each, low=replicas.low * each, high=replicas.high * each),
-        cost=cost_of(decision, replicas.value * each),
-        cost_at_load=cost_at_load(decision, chunk, replicas.value * each),
+        gpus=gpus,
+        cost=cost_of(decision, gpus.value),
+        cost_at_load=cost_at_load(decision, chunk, gpus.value),
         verified="closed_form" if decision.confirmed is None else "replay",
         latency=latency,
         chunk=chunk,
@@ -367,6 +371,7 @@ def _terms(
         spare=case.slo.spare_replicas,
         band_terms=band.terms,
         band_counts=band.counts,
+        unheld=() if decision.confirmed is None else decision.confirmed.unheld,
         mean_input_tokens=float(traffic.input_tokens[first:last].mean()) if last > first else 0.0,
         mean_output_tokens=float(traffic.output_tokens[first:last].mean()) if last > first else 0.0,
         one_fewer=fewer,

@@ -5,23 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from planner.solve.capacity import IDLE
 from planner.solve.case import Decision
 from planner.solve.chunk import NEXT_TOKEN
 from planner.solve.demand import busiest
-from planner.solve.estimate import estimate, percentile_s
+from planner.solve.estimate import estimate
 from planner.solve.findings import finding
 from planner.solve.fleet import replica_factor
 from planner.solve.moved import history_cached
 from planner.solve.plan import Finding, LatencyRow
 from planner.solve.remarks_engine import Parts, chunk_remarks, longest_gap_s, memory_remarks
+from planner.solve.remarks_floor import floor_remarks
 from planner.solve.replayed import after_loss
 from planner.solve.surge import MINUTE_S, TEN_MINUTES_S
 from planner.solve.traffic import QUANTUM_WORTH_SPREADING_S
 
 PORTRAIT_LONG, PORTRAIT_SHORT = 10.0, 1.0  # input:output ratios of the theory's portraits
 PORTRAIT_FEW_DECODES, PORTRAIT_MANY_DECODES = 16.0, 32.0
-NEAR_FLOOR = 0.75  # of a limit that an idle replica already uses
 BURSTY_PEAK = 1.5  # busiest minute over mean
 SHORT_TRACE_S = 86_400.0
 LONG_OVER_SHORT = 3.0  # a class whose prompts are this much longer interferes with another
@@ -58,37 +57,7 @@ def _binding(parts: Parts) -> Iterator[Finding]:
         )
     for row in parts.latency:
         if row.binds:
-            yield from _floor(parts, row)
-
-
-def _floor(parts: Parts, row: LatencyRow) -> Iterator[Finding]:
-    """Yield how much of the binding limit an idle replica already uses, if that is most of it."""
-    decision, stretch = parts.decision, parts.binding.stretch
-    names = decision.demand.traffic.class_names
-    mine = [i for i, w in enumerate(stretch.windows) if names[w.class_id] == row.class_name]
-    if not mine:
-        return
-    mixes = decision.case.mixes
-    idle = estimate(decision.cost, stretch, decision.at(decision.load * IDLE), (), mixes=mixes)
-    value = percentile_s(
-        decision.cost,
-        stretch,
-        idle.waits,
-        row.metric,
-        row.percentile,
-        window=mine[0],
-        guess_s=row.limit_s,
-        mixes=mixes,
-    )
-    if value > NEAR_FLOOR * row.limit_s:
-        yield finding(
-            "target_near_floor",
-            class_name=row.class_name,
-            metric=row.metric,
-            percentile=row.percentile,
-            idle_s=value,
-            limit_s=row.limit_s,
-        )
+            yield from floor_remarks(parts, row)
 
 
 def _surge(parts: Parts) -> Iterator[Finding]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,7 @@ from planner.solve.case import Decision
 from planner.solve.confirm import Confirmed
 from planner.solve.expected import with_binding
 from planner.solve.fleet import replica_factor
-from planner.solve.plan import LatencyRow, Miss
+from planner.solve.plan import Count, LatencyRow, Miss
 from planner.solve.steps import stretched
 from planner.solve.verify import Span, Trial
 from planner.solve.windows import window_label
@@ -145,19 +146,38 @@ class CountBand:
     """
 
     low: int
-    high: int
+    high: int | None  # None: under some doubt no count tried holds
     terms: Mapping[str, float]
-    counts: Mapping[str, tuple[int, ...]]
+    counts: Mapping[str, tuple[int | None, ...]]
 
 
 def count_band(decision: Decision, confirmed: Confirmed) -> CountBand:
     """Return the band of the replica count: the extremes over doubts taken one at a time."""
     count, counts = decision.replicas, confirmed.counts
+    highs = [high for _, high in counts.values()]
     return CountBand(
         low=min(low for low, _ in counts.values()),
-        high=max(high for _, high in counts.values()),
+        high=None if None in highs else max(high for high in highs if high is not None),
         terms={
-            name: max(high - count, count - low) / count for name, (low, high) in counts.items()
+            name: max((math.inf if high is None else high) - count, count - low) / count
+            for name, (low, high) in counts.items()
         },
         counts=dict(counts),
     )
+
+
+def gpu_count(decision: Decision, replicas: Count) -> Count:
+    """Return the fleet's GPUs with their band, other configurations under a doubt included.
+
+    Where no count of the plan's configuration holds under a doubt, the cheapest that would hold
+    then makes the band's end; None where none does.
+    """
+    each, spare = decision.deployment.gpus, decision.case.slo.spare_replicas
+    high = None if replicas.high is None else replicas.high * each
+    if decision.confirmed is not None:
+        counts = decision.confirmed.counts.values()
+        highs = [(most + spare) * each for _, most in counts if most is not None]
+        others = [found.gpus for found in decision.confirmed.unheld]
+        known = [gpus for gpus in others if gpus is not None]
+        high = None if None in others else max(replicas.value * each, *highs, *known)
+    return Count(value=replicas.value * each, low=replicas.low * each, high=high)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.profile.types import TraceProfile
-from planner.sim.load import scale, subset
+from planner.sim.load import scale
 from planner.solve.plan import Plan
 from planner.solve.redo import case_of, trial_at
 from planner.solve.stretch import LEAD_S
@@ -59,8 +59,8 @@ def replica_window(
     trial, _, _ = trial_at(case_of(plan.deployment, slo, requests, profile), plan.deployment, share)
     window = _named(plan.replica_terms.window, trial.windows, requests.origin)
     begin = max(0.0, window.start_s - LEAD_S)
-    near = (trial.requests.arrival_s >= begin) & (trial.requests.arrival_s <= window.end_s)
-    seen = scale(subset(trial.requests, near), share, seed=slo.seed, spread_s=trial.spread_s)
+    span = (begin, window.end_s)
+    seen = scale(trial.requests, share, seed=slo.seed, copying=trial.copying, span=span)
     return ReplicaWindow(
         requests=seen,
         label=plan.replica_terms.window,

@@ -8,6 +8,8 @@ own chance comes back in the queue equation, at its own size.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -65,13 +67,51 @@ def _level_share(
     width_s: float,
     parent_s: float,
 ) -> float:
+    observed, squares = _level(arrival_s, tokens, session_id, width_s, parent_s)
+    return signal_share(observed, (1.0 - sample_rate) * squares)
+
+
+def _level(
+    arrival_s: Floats,
+    tokens: Floats,
+    session_id: NDArray[np.int64],
+    width_s: float,
+    parent_s: float,
+) -> tuple[float, float]:
+    """Return the squared deviations of bins from wider ones, and what sessions alone would give."""
     place = (arrival_s // width_s).astype(np.int64)
     level = np.bincount(place, tokens).astype(np.float64)
     inside = max(2, round(parent_s / width_s))
     deviation = level - local_mean(level, inside)
     observed = float((deviation**2).sum()) * inside / (inside - 1)
-    noise = (1.0 - sample_rate) * _session_squares(place, tokens, session_id)
-    return signal_share(observed, noise)
+    return observed, _session_squares(place, tokens, session_id)
+
+
+def kept_shares(
+    arrival_s: Floats,
+    tokens: Floats,
+    session_id: NDArray[np.int64],
+    levels_s: Sequence[float],
+    *,
+    surely: bool = False,
+) -> tuple[float, ...]:
+    """Return for each level but the last how many sessions must stay within it: √(1 − noise/V).
+
+    Sessions that come independently of each other give a level's deviations the variance Σw²
+    ("noise"), w a session's tokens in the bin; what is observed beyond that is common to many. If
+    a share p of all copies stays together at a level and the others are displaced further, the
+    deviations of their sum shrink to p, their variance to p²·V: with this p it is V − noise, the
+    common part. What stays within a level stays within every wider one. With `surely`, of few bins
+    only what exceeds noise by two standard deviations (2/bins of its square) counts as common.
+    """
+    found = []
+    for width, parent in pairwise(levels_s):
+        observed, noise = _level(arrival_s, tokens, session_id, width, parent)
+        bins = 1.0 + arrival_s[-1] // width
+        if surely:
+            noise *= 1.0 + 2.0 * math.sqrt(2.0 / bins)
+        found.append(math.sqrt(signal_share(observed, noise)))
+    return tuple(float(share) for share in np.maximum.accumulate(found))
 
 
 def _session_squares(

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from planner.errors import InputError
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
-from planner.sim.load import INDEPENDENT_S, scale, subset
+from planner.sim.copying import Copying
+from planner.sim.load import between, scale, subset
 from planner.sim.metrics import TargetResult
 from planner.sim.replay import Replay, replay
 from planner.sim.routing import ROUTE, uniforms
@@ -25,7 +26,7 @@ from planner.sim.settings import SchedulerSettings
 from planner.sim.targets import edges_of
 from planner.solve.candidates import Candidate
 from planner.solve.case import Case
-from planner.solve.copies import copies_spread_s
+from planner.solve.copies import burstier, copying_of
 from planner.solve.stretch import LEAD_S
 from planner.solve.traffic import Traffic
 from planner.solve.windows import Window
@@ -71,10 +72,9 @@ class Trial:
     """A configuration with the trace it is held against.
 
     Prefix caching is replayed block by block where the trace has block ids; otherwise `requests`
-    carry the cached tokens that a replica's own cache is taken to serve. `correlated`
-    says how traffic above the trace's own rate is made: False from copies that burst
-    independently, True from copies that burst together. The truth lies between. A router that looks
-    at the replicas looks at those that are simulated, which is the harder case.
+    carry the cached tokens that a replica's own cache is taken to serve. `copying` says how
+    traffic above the trace's own rate is made. A router that looks at the replicas looks at those
+    that are simulated, which is the harder case.
     """
 
     candidate: Candidate
@@ -84,8 +84,7 @@ class Trial:
     cost: StepCost
     settings: SchedulerSettings
     seed: int
-    spread_s: float
-    correlated: bool = False
+    copying: Copying
     routing: str = "random"
     tally: Tally = field(default_factory=Tally, repr=False, compare=False)
     _verdicts: dict[tuple[float, int, Span], Verdict] = field(
@@ -119,8 +118,7 @@ class Trial:
         trace, judged = self._stretch(span)
         expected = max(1.0, load * len(trace))
         simulated = max(1, min(replicas, int(budget / expected)))
-        how = (load * simulated, self.seed, self.correlated, self.spread_s)
-        part = _scaled(trace, *how) if span is None else _probed(trace, *how)
+        part = self._scaled(load * simulated, span)
         return self._run(part, judged, simulated, stop_when_lost=stop_when_lost)
 
     def varying(
@@ -130,34 +128,56 @@ class Trial:
         span: Span,
         *,
         stop_when_lost: bool = False,
+        followed: int | None = None,
+        part: Requests | None = None,
     ) -> Replay:
         """Replay a stretch on a fleet whose size changes; a replica that leaves finishes its work.
 
         Parameters
         ----------
         fleet_load
-            Requests of the fleet over requests of the trace. All of them are simulated.
+            Requests of the fleet over requests of the trace.
         replicas_at
             Replicas that take requests at given times.
         span
             Stretch to judge, entered with a lead-in.
         stop_when_lost
             Give up as soon as a target is lost.
+        followed
+            Replicas that are simulated, the first so many; by default all of them.
+        part
+            The stretch's requests under that load (`grown`), where the caller keeps them.
         """
-        trace, judged = self._stretch(span)
-        part = _probed(trace, fleet_load, self.seed, self.correlated, self.spread_s)
+        _, judged = self._stretch(span)
+        if part is None:
+            part = self._scaled(fleet_load, span)
         there = replicas_at(part.arrival_s)
         draws = uniforms(np.arange(len(part), dtype=np.int64), self.seed, ROUTE)
         owners = (draws * there).astype(np.int32)
         count = int(there.max(initial=1))
+        if followed is not None and followed < count:
+            mine = owners < followed
+            part, owners, count = subset(part, mine), owners[mine], followed
         return self._run(part, judged, count, owners=owners, stop_when_lost=stop_when_lost)
+
+    def grown(self, fleet_load: float, span: Span) -> Requests:
+        """Return the requests of a whole fleet in a stretch with its lead-in."""
+        return scale(
+            self.requests, fleet_load, seed=self.seed, copying=self.copying, span=_entered(span)
+        )
 
     def _stretch(self, span: Span | None) -> tuple[Requests, tuple[Window, ...]]:
         """Return a stretch with its lead-in and the windows that lie inside; None is everything."""
         if span is None:
             return self.requests, self.windows
         inside = (w for w in self.windows if w.start_s >= span[0] and w.end_s <= span[1])
-        return _between(self.requests, span[0] - LEAD_S, span[1]), tuple(inside)
+        return between(self.requests, *_entered(span)), tuple(inside)
+
+    def _scaled(self, factor: float, span: Span | None) -> Requests:
+        """Return `factor` times the trace, or a stretch of it with its lead-in."""
+        if span is None:
+            return scale(self.requests, factor, seed=self.seed, copying=self.copying)
+        return _probed(self.requests, factor, self.seed, self.copying, _entered(span))
 
     def _run(
         self,
@@ -189,13 +209,8 @@ class Trial:
 
     @property
     def burstier(self) -> Trial:
-        """The same with the next more cautious reading of bursts above the trace's own rate.
-
-        Copies displaced by ten minutes instead of an hour; below that, copies that burst together.
-        """
-        if self.spread_s > INDEPENDENT_S:
-            return replace(self, spread_s=INDEPENDENT_S)
-        return replace(self, correlated=True)
+        """The same with the next more cautious reading of bursts above the trace's own rate."""
+        return replace(self, copying=burstier(self.copying))
 
     def whole(self, load: float, replicas: int) -> Replay:
         """Replay the whole trace: every request once where the budget allows and none is copied."""
@@ -270,7 +285,7 @@ def trial_of(
         cost=cost,
         settings=settings,
         seed=case.slo.seed,
-        spread_s=copies_spread_s(traffic.burst_shares),
+        copying=copying_of(case.requests, traffic),
         routing=case.slo.routing,
         tally=tally or Tally(),
     )
@@ -329,18 +344,12 @@ def carried(
     return low
 
 
-def _scaled(
-    requests: Requests, factor: float, seed: int, correlated: bool, spread_s: float
-) -> Requests:
-    return scale(requests, factor, seed=seed, correlated=correlated, spread_s=spread_s)
+def _entered(span: Span) -> Span:
+    """Return a stretch with its lead-in."""
+    return span[0] - LEAD_S, span[1]
 
 
 # Configurations are asked the same question one after the other: few of their loads differ.
-_probed = lru_cache(maxsize=16)(_scaled)
-
-
 @lru_cache(maxsize=16)
-def _between(requests: Requests, start_s: float, end_s: float) -> Requests:
-    """Return the requests that arrive in [start, end]."""
-    inside = (requests.arrival_s >= start_s) & (requests.arrival_s <= end_s)
-    return subset(requests, inside)
+def _probed(requests: Requests, factor: float, seed: int, copying: Copying, span: Span) -> Requests:
+    return scale(requests, factor, seed=seed, copying=copying, span=span)

@@ -46,7 +46,14 @@ def dataclasses_of(kind: type, found: dict[str, type]) -> dict[str, type]:
 
 HELD = dataclasses_of(Plan, {})
 # Plans of older versions lack these, and are read all the same.
-LATER = {"token_flops", "weight_bytes", "kv_read_bytes_per_token", "load_test", "peak"}
+LATER = {
+    "token_flops",
+    "weight_bytes",
+    "kv_read_bytes_per_token",
+    "load_test",
+    "peak",
+    "unheld",
+}
 
 
 def test_every_dataclass_of_the_plan_module_is_part_of_a_plan():

@@ -14,6 +14,7 @@ from sim_cases import case, peak_bytes_a_request, plain_cost, requests_of, step_
 
 from planner.perf import step_cost as physics
 from planner.sim import run
+from planner.sim.copying import INDEPENDENT, TOGETHER, Copying
 from planner.sim.kernel import clock
 from planner.sim.load import scale, subset, thin
 from planner.sim.metrics import needed, percentile_of
@@ -268,7 +269,7 @@ def test_uniforms_are_uniform_and_independent_of_each_other():
 @pytest.mark.parametrize("correlated", [False, True])
 def test_more_load_lays_copies_over_each_other(correlated):
     trace = busy_trace(20_000)
-    more = scale(trace, 2.5, seed=1, correlated=correlated)
+    more = scale(trace, 2.5, seed=1, copying=TOGETHER if correlated else INDEPENDENT)
     assert len(more) == pytest.approx(50_000, abs=600)
     assert (np.diff(more.arrival_s) >= 0).all()
     assert more.arrival_s[-1] <= trace.arrival_s[-1]
@@ -288,7 +289,7 @@ def test_copies_do_not_pile_up_where_the_displacement_exceeds_the_trace(spread_s
     5 % is four standard deviations of 6,000 · 11 · 0.1 arrivals.
     """
     trace = requests_of(np.arange(6000) * 0.1, np.ones(6000, int), np.ones(6000, int))
-    more = scale(trace, 11.0, seed=3, spread_s=spread_s)
+    more = scale(trace, 11.0, seed=3, copying=Copying(within=((spread_s, 1.0),)))
     assert len(more) == 66_000
     counts, _ = np.histogram(more.arrival_s, bins=10)
     assert counts.max() / counts.mean() < 1.05
@@ -298,7 +299,7 @@ def test_copies_of_a_short_trace_pile_up_at_neither_end():
     """Displaced by half an hour either way, twenty minutes of even traffic stay even."""
     n = 20_000
     even = replace(busy_trace(n), arrival_s=np.linspace(0.0, 1200.0, n))
-    more = scale(even, 4.0, seed=3, spread_s=3600.0)
+    more = scale(even, 4.0, seed=3, copying=Copying(within=((3600.0, 1.0),)))
     counts = np.histogram(more.arrival_s, np.linspace(0.0, 1200.0, 21))[0]
     # 4,000 a minute; the draw of three copies leaves a deviation of about √3,000 = 55.
     assert counts == pytest.approx(np.full(20, 4.0 * n / 20), abs=5 * 55)

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from planner.cli.simulate import command
 from planner.ingest.load import load_trace
 from planner.profile.profile import profile_requests
-from planner.sim.load import INDEPENDENT_S
+from planner.sim.copying import INDEPENDENT_S
 from planner.sim.setup import deployment_of
 from planner.solve.redo import case_of, trial_at
 from planner.spec import catalog
@@ -70,8 +70,9 @@ def test_every_class_has_the_figures_of_the_plans_replay(folder):
     """The same requests through the same replicas: equal but for the rounding of the JSON."""
     result = simulated(folder, "--load", 1.0 + GROWTH)
     trial, load = planned(folder)
-    assert trial.spread_s == HOUR_S
-    assert "displaced by up to ± 30 min as recommend does" in result.stderr
+    assert trial.copying.widest_s == HOUR_S
+    assert "displaced by up to ± 30 min" in result.stderr
+    assert "as recommend does, their sessions with the lengths of others" in result.stderr
     data, replay = json.loads(result.stdout), trial.whole(load, REPLICAS)
     assert data["replay"]["requests"] == len(replay)
     assert data["replay"]["events"] == replay.totals.events
@@ -88,10 +89,11 @@ def test_every_class_has_the_figures_of_the_plans_replay(folder):
 
 def test_the_burstier_reading_is_the_plans_doubt(folder):
     result = simulated(folder, "--load", 1.0 + GROWTH, "--burstier")
-    assert "± 5 min, burstier than the ± 30 min that recommend takes" in result.stderr
+    assert "± 5 min" in result.stderr
+    assert "burstier than recommend, which displaces them by up to ± 30 min" in result.stderr
     trial, load = planned(folder)
     doubt = trial.burstier
-    assert doubt.spread_s == INDEPENDENT_S
+    assert doubt.copying.widest_s == INDEPENDENT_S
     assert (
         json.loads(result.stdout)["replay"]["events"] == doubt.whole(load, REPLICAS).totals.events
     )

@@ -11,9 +11,10 @@ from solve_cases import LLAMA_8B, LLAMA_70B, poisson, requests_of, slo_of
 from planner.errors import InfeasibleError, StoppedError
 from planner.ingest.load import load_trace
 from planner.report.codec import dumps, plan_to_dict, schema_problems
+from planner.solve.alone import alone_s
 from planner.solve.findings import FINDINGS, finding
 from planner.solve.plan import IngestSummary, Provenance
-from planner.solve.recommend import Context, solve
+from planner.solve.recommend import Context, chosen, solve
 from planner.spec.slo import Target, WorkloadClass
 
 CONTEXT = Context(
@@ -442,3 +443,14 @@ def test_sessions_whose_prompts_grow_are_asked_with_their_history_cached(make_ca
     assert any(finding.id == "sessions_may_reuse" for finding in plan.findings)
     lone = solve(make_case(base, slo), CONTEXT)
     assert not any(each.assumption == "session_reuse" for each in lone.sensitivity)
+
+
+def test_one_replica_may_be_as_idle_as_its_traffic(make_case):
+    """A target close to a prompt's own prefill leaves replicas idle; one is still a plan."""
+    traffic = poisson(0.05, 40_000.0, seed=4, input_mean=6000.0)
+    calm, _, _ = chosen(make_case(traffic, slo_of(("ttft_s", 99.0, 10.0))))
+    (window, *_) = calm.confirmed.spans
+    alone = alone_s(calm.confirmed.trial, window, calm.case.slo.classes[0])["ttft_s", 99.0]
+    tight = slo_of(("ttft_s", 99.0, 1.04 * alone), tensor_parallel_sizes=(1,))
+    decision, _, _ = chosen(make_case(traffic, tight))
+    assert decision.replicas == 1

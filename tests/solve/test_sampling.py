@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from solve_cases import poisson, requests_of, slo_of
 
-from planner.solve.sampling import ALL_SIGNAL, burst_shares, estimated_rate
+from planner.sim.load import thin
+from planner.solve.fleet import fleet_load
+from planner.solve.recommend import chosen
+from planner.solve.sampling import ALL_SIGNAL, LEVELS_S, burst_shares, estimated_rate, kept_shares
 
 SPAN_S = 6 * 3600.0
 
@@ -77,3 +83,58 @@ def test_sessions_make_the_draw_noisier():
     unaware = burst_shares(few, ones, alone(few), 0.05)
     assert aware[1] < 0.3  # the minutes' bursts are the draw's
     assert unaware[1] > 0.8  # without sessions they would pass for the service's
+
+
+def test_independent_arrivals_leave_nothing_to_keep_together():
+    arrival, _ = service(1, 0.0)
+    few = sampled(arrival, 0.05)
+    kept = kept_shares(few, np.full(len(few), 1000.0), alone(few), LEVELS_S)
+    assert max(kept) < 0.35  # √0.1: what the variance of a variance lets through
+
+
+def test_common_bursts_are_kept_at_their_own_scale():
+    """Minutes change by a factor: of their variance 1 − noise/V stays, of two seconds' much less.
+
+    Not nothing: whole minutes stand against means that run across their edges.
+    """
+    arrival, _ = service(2, 0.5)
+    few = sampled(arrival, 0.05)
+    kept = kept_shares(few, np.ones(len(few)), alone(few), LEVELS_S)
+    assert kept[0] < 0.5 < kept[1]
+    # 150 of the sample in a minute: noise 1/150 against a spread of exp(0.25) − 1 = 0.28.
+    assert kept[1] == pytest.approx(np.sqrt(1 - 1 / 150 / (0.28 + 1 / 150)), abs=0.05)
+
+
+def bursty_service():
+    """Two hours at 12 requests/s whose ten-second spells of five times the rate come at random."""
+    draw = np.random.default_rng(8)
+    rate = np.where(draw.random(720) < 0.1, 5.0, 0.56) * 12.0
+    counts = draw.poisson(rate * 10.0)
+    arrival = np.repeat(np.arange(720) * 10.0, counts) + draw.uniform(0, 10.0, counts.sum())
+    lengths = np.exp(0.7 * draw.standard_normal((2, len(arrival)))) * [[1500.0], [150.0]]
+    inputs, outputs = np.maximum(2, lengths.astype(np.int64))
+    return requests_of(np.sort(arrival), inputs, outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("traffic", ["steady", "bursty"])
+@pytest.mark.parametrize("part", [1, 2])
+def test_a_sample_asks_for_what_the_whole_log_asks(make_case, traffic, part):
+    """Within one replica or a tenth, as the replay of the whole log says; the settings pinned."""
+    whole = poisson(60.0, 7200.0, seed=6) if traffic == "steady" else bursty_service()
+    slo = slo_of(
+        ("ttft_s", 99.0, 1.0),
+        ("tpot_s", 99.0, 0.05),
+        max_num_batched_tokens=(2048,),
+        max_num_seqs=(256,),
+        tensor_parallel_sizes=(1,),
+    )
+    full, _, _ = chosen(make_case(whole, slo))
+    few = thin(whole, 0.1, seed=100 + part)
+    few = replace(few, arrival_s=few.arrival_s - few.arrival_s[0])
+    found, _, _ = chosen(make_case(few, replace(slo, sample_rate=0.1)))
+    slack = max(1, round(0.1 * full.replicas))
+    assert abs(found.replicas - full.replicas) <= slack
+    generous = full.replicas + slack
+    trial = full.confirmed.trial
+    assert trial.whole(fleet_load(full.case.needs) / generous, generous).holds

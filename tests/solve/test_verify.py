@@ -10,10 +10,10 @@ from solve_cases import LLAMA_70B, poisson, slo_of
 from test_recommend import CONTEXT
 
 from planner.ingest.load import load_trace
+from planner.sim.copying import INDEPENDENT, TOGETHER, Copying
 from planner.sim.load import thin
 from planner.sim.replay import replay
 from planner.solve.candidates import families
-from planner.solve.copies import copies_spread_s
 from planner.solve.fleet import fleet_load, for_load
 from planner.solve.recommend import solve
 from planner.solve.verify import carried, trial_of
@@ -69,14 +69,12 @@ def test_one_replica_of_the_whole_trace_is_that_trace(trial):
     assert np.array_equal(ours.ttft_s, direct.ttft_s)
 
 
-def test_copies_of_a_noisy_sample_are_displaced_by_an_hour_and_read_burstier_by_ten_minutes(trial):
+def test_a_whole_log_is_copied_ten_minutes_apart_and_read_burstier_together(trial):
     made, _ = trial
-    assert copies_spread_s((0.0, 0.0, 0.49)) == 3600.0
-    assert copies_spread_s((0.0, 0.0, 0.5)) == 600.0
-    noisy = replace(made, spread_s=3600.0)
-    assert noisy.burstier.spread_s == 600.0
-    assert not noisy.burstier.correlated
-    assert made.burstier.correlated
+    assert made.copying == INDEPENDENT
+    assert made.burstier.copying == TOGETHER
+    noisy = replace(made, copying=Copying(within=((60.0, 0.1), (3600.0, 1.0))))
+    assert noisy.burstier.copying.within == ((60.0, 0.1), (600.0, 1.0))
 
 
 @pytest.mark.parametrize("limit_s", [0.15, 0.2])
