@@ -102,7 +102,7 @@ def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.in
     total = requests.input_tokens + requests.output_tokens
     found = np.zeros(len(requests), np.int8)
     reach = np.minimum(total - 1 + settings.draft_slots, settings.max_model_len)
-    found[reach > settings.usable_tokens] = TOO_LONG_FOR_KV
+    found[~settings.fits_alone(reach)] = TOO_LONG_FOR_KV
     found[total > settings.max_model_len] = TOO_LONG_FOR_MODEL
     found[(requests.input_tokens < 1) | (requests.output_tokens < 1)] = NO_TOKENS
     return found

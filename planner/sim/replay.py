@@ -209,6 +209,8 @@ def replay(
     refuse(requests, settings, routing, stepped=stepped, follows_ends=follows_ends)
     if concurrency is not None:  # all clients start together
         requests = replace(requests, arrival_s=np.zeros(len(requests)))
+    exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
+    settings = settings.counted_in(tables=not (stepped or exact))
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
     rules = judging(requests, rejected, classes, edges)
@@ -229,7 +231,6 @@ def replay(
     states = world.records(0, world.STATE)
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
-        exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
         common: dict[str, Any] = {
             "replicas": replicas,
             "debug": debug,

@@ -20,6 +20,7 @@ from planner.sim.kernel.world import records
 from planner.sim.loop import OPEN, Loop
 from planner.sim.routing import CacheAware
 from planner.sim.settings import SchedulerSettings
+from planner.sim.tables import group_table, idle_states, step_table
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -30,6 +31,7 @@ OWN = (
     "slots",
     "groups",
     "residue",
+    "shed",
     "classes",
     "heap",
     "cross_heap",
@@ -37,74 +39,6 @@ OWN = (
     "first_node",
     "held",
 )
-
-
-def step_table(cost: StepCost) -> Any:  # noqa: ANN401 - records
-    """Return the kernel's table: step times by tokens, by rows, by decoding sequences."""
-    seqs = np.arange(cost.max_num_seqs + 1)
-    table = records(max(len(cost.memory_s), len(seqs)), world.TABLE)
-    tokens = len(cost.memory_s)
-    table.compute_s[:tokens] = cost.compute_s
-    table.memory_s[:tokens] = cost.memory_s
-    table.row_s[: len(seqs)] = cost.row_s
-    padded = cost.decode_padding[np.minimum(seqs, tokens - 1)]
-    beside = cost.row_s + cost.decode_fixed_s
-    host = cost.host_step_s + cost.host_seq_s * seqs
-    floor = cost.compute_s[padded] + beside
-    first = cost.memory_s[padded] + cost.seq_s * seqs + beside
-    if cost.async_scheduling:
-        floor = np.maximum(floor, host)
-    else:
-        floor, first = floor + host, first + host
-    table.floor_s[: len(seqs)] = floor
-    table.first_s[: len(seqs)] = first
-    return table
-
-
-def group_table(cost: StepCost, replicas: int) -> Any:  # noqa: ANN401 - records
-    """Return the window groups; full-attention groups are summed into the state instead."""
-    windowed = np.flatnonzero(cost.window_tokens > 0)
-    groups = records((replicas, len(windowed)), world.GROUP)
-    groups.window = cost.window_tokens[windowed]
-    groups.kv_s = cost.kv_s[windowed]
-    groups.pair_s = cost.pair_s[windowed]
-    return groups
-
-
-def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> Any:  # noqa: ANN401
-    """Return the records of replicas that have seen nothing yet."""
-    st = records(replicas, world.STATE)
-    st.max_num_batched_tokens = settings.max_num_batched_tokens
-    st.max_num_seqs = st.free_slots = settings.max_num_seqs
-    st.block_size = settings.block_size
-    st.num_blocks = st.free_blocks = settings.num_blocks
-    st.full_sequence = st.threshold_needs_company = settings.admission == "full_sequence"
-    st.prefill_first = settings.policy == "vllm_v0"
-    st.whole_prompts = settings.policy == "orca"
-    st.one_prefill = settings.policy == "sarathi"
-    st.prompt_blocks = st.admits_always = settings.policy == "sarathi_serve"
-    st.watermark_blocks = settings.watermark_blocks
-    st.threshold = settings.long_prefill_token_threshold
-    st.by_priority = settings.scheduling_policy == "priority"
-    # Of a pipeline every batch is scheduled when an earlier one is back: nothing is noticed late.
-    st.asynchronous = cost.async_scheduling and cost.stages == 1
-    full = cost.window_tokens == 0
-    st.kv_s = cost.kv_s[full].sum()
-    st.pair_s = cost.pair_s[full].sum()
-    for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s", "launch_s"):
-        st[name] = getattr(cost, name)
-    for name in ("host_step_s", "host_seq_s", "host_prefill_s"):
-        st[name] = getattr(cost, name)
-    for name in ("frontend_s", "frontend_token_s"):
-        st[name] = getattr(cost, name)
-    st.now = st.visible = st.resume = st.bin_end = -np.inf
-    st.bin = st.head = st.front = st.back = st.partial = st.line = st.arrived = -1
-    st.blank_blocks = settings.num_blocks
-    st.max_prefill_tokens = settings.max_prefill_tokens
-    if settings.policy == "sglang":
-        sglang.begin(st, settings.schedule_conservativeness)
-    st.lru_front = st.lru_back = st.spare_node = st.hit_version = -1
-    return st
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +92,7 @@ def new_fleet(
     n = settings.max_num_seqs
     slots = records((replicas, n), world.SLOT)
     slots.vacant[:] = np.arange(n - 1, -1, -1)
-    groups = group_table(cost, replicas)
+    groups = group_table(cost, settings, replicas)
     states = idle_states(settings, cost, replicas)
     states.debug = debug
     states.caching = caching = len(shared.rows) > 0
@@ -174,9 +108,10 @@ def new_fleet(
         table=step_table(cost),
         groups=groups,
         residue=np.zeros((replicas, settings.block_size), np.int64),
+        shed=np.zeros((replicas, groups.shape[1], settings.block_size), np.int64),
         classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
         heap=np.zeros((replicas, room), np.int64),
-        cross_heap=np.zeros((replicas, room * max(groups.shape[1], 1)), np.int64),
+        cross_heap=np.zeros((replicas, 2 * room * max(groups.shape[1], 1)), np.int64),
         resume=records(len(requests) if settings.policy == "sglang" else queued, world.RESUME),
         waiting=np.zeros((replicas, queued), np.int64),
         rank=measures.rank,

@@ -7,7 +7,7 @@ wherever it stands in the running list.
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import batch, ledger, prefix, queue
+from planner.sim.kernel import batch, ledger, prefix, queue, windows
 from planner.sim.kernel.world import World
 
 
@@ -42,6 +42,8 @@ def preempt(w: World, slot: int) -> None:
         s.computed = tokens - 1
         s.generated = tokens - request.input_tokens
         s.last_token_s = st.now - s.late_s
+        if st.windowed == 1:
+            windows.uncount(w, slot)
         ledger.leave_decodes(w, slot)
     else:
         st.partials -= 1
@@ -53,7 +55,7 @@ def preempt(w: World, slot: int) -> None:
         resume.last_token_s = s.last_token_s
         resume.computed = s.computed
         queue.enqueue(w, s.request)
-        st.free_blocks += ledger.blocks_of(held, st.block_size)
+        prefix.give_back(w, slot, held, -1)
     else:
         entry = w.slots[st.stacked]
         entry.stack_request = s.request
@@ -74,6 +76,23 @@ def make_room(w: World, slot: int, blocks: int) -> bool:
         preempt(w, victim)
         if victim == slot:
             return False
+    return True
+
+
+@part
+def take_blocks(w: World, slot: int, chunk: int) -> bool:
+    """Give a running request the blocks for `chunk` tokens; return whether it survived that."""
+    st = w.st
+    if st.windowed == 1:
+        windows.shed_now(w, slot)
+    blocks = blocks_for(w, slot, chunk)
+    if w.slots[slot].decoding == 0 and st.prompt_blocks == 1:
+        blocks = 0
+    if not make_room(w, slot, blocks):
+        return False
+    st.free_blocks -= blocks
+    if st.windowed == 1:
+        windows.visited(w, slot, chunk)
     return True
 
 
@@ -112,7 +131,8 @@ def blocks_for(w: World, slot: int, chunk: int) -> int:
     """Return the blocks that a running request needs for its next `chunk` tokens."""
     st = w.st
     done = tokens_done(w, slot)
-    return ledger.blocks_of(done + chunk, st.block_size) - ledger.blocks_of(done, st.block_size)
+    blocks = ledger.blocks_of(done + chunk, st.block_size) - ledger.blocks_of(done, st.block_size)
+    return int(blocks * st.tables)
 
 
 @rare
@@ -133,6 +153,8 @@ def plan_by_priority(w: World, limit: int) -> None:
     while slot >= 0 and budget > 0:
         after = w.slots[slot].after
         if w.slots[slot].zombie == 0:
+            if st.windowed == 1:
+                free += windows.shed_now(w, slot)
             chunk = next_chunk(w, slot, budget, limit)
             blocks = blocks_for(w, slot, chunk)
             while blocks > free:

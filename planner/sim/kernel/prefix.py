@@ -14,7 +14,7 @@ queue holds in excess. Nothing else moves the front of the queue, so the order i
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import ledger
+from planner.sim.kernel import ledger, windows
 from planner.sim.kernel.world import World
 
 
@@ -258,5 +258,7 @@ def give_back(w: World, slot: int, tokens: int, stack: int) -> None:
     """Give back the blocks of a slot that holds `tokens` tokens."""
     if w.st.caching == 1:
         release_filed(w, slot, tokens, stack)
+    elif w.st.windowed == 1:
+        w.st.free_blocks += windows.held_blocks(w, slot, tokens)
     else:
         w.st.free_blocks += ledger.blocks_of(tokens, w.st.block_size)

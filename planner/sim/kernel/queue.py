@@ -8,7 +8,7 @@ preempted among them where their priority and arrival put them.
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import batch, heap, ledger, prefix, release
+from planner.sim.kernel import batch, heap, ledger, prefix, release, windows
 from planner.sim.kernel.world import World
 
 NUMBER_BITS = 40  # a waiting entry is (rank << NUMBER_BITS) | request number; numbers go by arrival
@@ -90,9 +90,12 @@ def head_cached(w: World, total: int) -> int:
 
 
 @part
-def head_fits(w: World, total: int, held: int, free_blocks: int) -> bool:
+def head_fits(w: World, total: int, cached: int, held: int, free_blocks: int) -> bool:
     """Return whether the queue's head, holding `held` tokens after its first chunk, may start."""
     size = w.st.block_size
+    if w.st.windowed == 1:
+        required = windows.needed_blocks(w, total, cached, held)
+        return bool(required <= free_blocks - w.st.watermark_blocks)
     required = ledger.blocks_of(total if w.st.full_sequence == 1 else held, size)
     required -= w.st.hit_used  # hits that are not in use come out of the free blocks
     return bool(required <= free_blocks - w.st.watermark_blocks)
@@ -113,7 +116,9 @@ def can_admit(w: World) -> bool:
     held = cached + min(total - cached, budget, chunk_limit(w))
     # Blocks that the decodes take can be the head's own hits, and then cost it nothing more.
     taken = 0 if alone or st.caching == 1 else w.residue[st.cross]
-    return head_fits(w, total, held, st.free_blocks - taken)
+    if st.windowed == 1:
+        taken = st.tables * taken - windows.shed_by_settled(w)
+    return head_fits(w, total, cached, held, st.free_blocks - taken)
 
 
 @part
@@ -123,6 +128,9 @@ def take_head(w: World, cached: int) -> int:
     slot = ledger.take_slot(w)
     s = w.slots[slot]
     s.growing = 0
+    s.settled = 0
+    s.shedding = 0
+    s.processed = cached
     if st.by_priority == 1:
         number = head_number(w)
         st.queued = heap.pop(w.waiting, st.queued)
@@ -158,7 +166,7 @@ def admit(w: World, budget: int) -> None:
         total = head_tokens(w)
         cached = head_cached(w, total)
         chunk = min(total - cached, budget, limit)
-        if not head_fits(w, total, cached + chunk, st.free_blocks):
+        if not head_fits(w, total, cached, cached + chunk, st.free_blocks):
             break
         if (st.prefill_first == 1 or st.whole_prompts == 1) and cached + chunk < total:
             break  # prompts stay whole
@@ -167,7 +175,11 @@ def admit(w: World, budget: int) -> None:
         run = w.slots[st.stacked - 1].stack_run if st.stacked > 0 else -1
         slot = take_head(w, cached)
         held = total if st.prompt_blocks == 1 else cached + chunk
-        st.free_blocks -= ledger.blocks_of(held, st.block_size)
+        if st.windowed == 1:
+            st.free_blocks -= windows.held_blocks(w, slot, held)
+            w.slots[slot].in_flight = chunk
+        else:
+            st.free_blocks -= ledger.blocks_of(held, st.block_size)
         if st.caching == 1:
             st.free_blocks += st.hit_blocks
             prefix.take_hits(w, slot, run)

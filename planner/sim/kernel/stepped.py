@@ -153,7 +153,7 @@ def admit_remote(w: World, p: Pipe) -> bool:
     request = w.requests[st.head]
     given = 1 if request.first_token_s == request.first_token_s else 0
     total = request.input_tokens + given
-    if not queue.head_fits(w, total, total, st.free_blocks):
+    if not queue.head_fits(w, total, total - 1, total, st.free_blocks):
         return False
     slot = queue.take_head(w, 0)
     s = w.slots[slot]
@@ -189,7 +189,7 @@ def admit(w: World, p: Pipe, budget: int) -> None:
         total = queue.head_tokens(w)
         cached = queue.head_cached(w, total)
         chunk = min(total - cached, budget, limit)
-        if not queue.head_fits(w, total, cached + chunk, st.free_blocks):
+        if not queue.head_fits(w, total, cached, cached + chunk, st.free_blocks):
             break
         if (st.prefill_first == 1 or st.whole_prompts == 1) and cached + chunk < total:
             break  # prompts stay whole
