@@ -54,7 +54,7 @@ def gauge(
     )
     measures.tally[:] = rules.allowed
     if not stop_when_lost:
-        measures.tally[measures.targets.metric != world.ITL] = UNLIMITED
+        measures.tally[np.count_nonzero(measures.targets.metric == world.ITL) :] = UNLIMITED
     return measures
 
 

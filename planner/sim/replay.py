@@ -174,7 +174,7 @@ def replay(
         Edges of the evaluation windows, one array for each class of the trace; by default one
         window over everything. A target must hold in each.
     stop_when_lost
-        Stop as soon as a TTFT, TPOT or E2E target can no longer be met.
+        Stop as soon as a target can no longer be met.
     bin_s
         Resolution of `series`.
     use_cached_tokens
@@ -213,7 +213,7 @@ def replay(
     settings = settings.counted_in(tables=not (stepped or exact))
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
-    rules = judging(requests, rejected, classes, edges)
+    rules = judging(requests, rejected, classes, edges, follows_ends=follows_ends)
     measures = gauge(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
     owner = assign(len(served), replicas, routing, seed) if owners is None else owners[served]

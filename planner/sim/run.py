@@ -49,7 +49,7 @@ class Gauge:
     bin_window: Ints  # [bins, classes]
     gaps: Ints  # [windows, classes, GAP_BINS]
     targets: Any  # world.TARGET records, ITL targets first
-    tally: Ints  # [targets, windows]
+    tally: Ints  # [targets + ITL targets, windows], see planner.sim.targets.Judging.allowed
     rank: Ints  # [classes] order of priorities, the most urgent is 0
 
 
@@ -72,7 +72,9 @@ def gauge(
         bin_window=bin_window,
         gaps=np.zeros((windows, bin_window.shape[1], GAP_BINS), np.int64),
         targets=rows,
-        tally=np.zeros((len(targets), windows), np.int64),
+        tally=np.zeros(
+            (len(targets) + np.count_nonzero(rows.metric == world.ITL), windows), np.int64
+        ),
         rank=rank,
     )
 

@@ -297,7 +297,8 @@ class World(NamedTuple):
     bin_window: NDArray[np.int64]  # [bins, classes] evaluation window, -1 outside
     gaps: NDArray[np.int64]  # [windows, classes, GAP_BINS] gaps between tokens
     targets: Any  # TARGET
-    tally: NDArray[np.int64]  # [targets, windows] ITL: gaps within; else violations still allowed
+    # [targets, windows] ITL: gaps within; else violations still allowed, ITL's in rows behind all
+    tally: NDArray[np.int64]
 
 
 def records(shape: int | tuple[int, ...], dtype: np.dtype[np.void]) -> Any:  # noqa: ANN401
