@@ -103,6 +103,8 @@ def new_fleet(
     queued = len(requests) if settings.scheduling_policy == "priority" else 0
     # Preempted requests leave stale entries in a heap; a full one is compacted.
     room = 4 * n + 64
+    resume = records(len(requests) if settings.policy == "sglang" else queued, world.RESUME)
+    resume.run = -1
     return Fleet(
         states=states,
         slots=slots,
@@ -114,7 +116,7 @@ def new_fleet(
         classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
         heap=np.zeros((replicas, room), np.int64),
         cross_heap=np.zeros((replicas, 2 * room * max(groups.shape[1], 1)), np.int64),
-        resume=records(len(requests) if settings.policy == "sglang" else queued, world.RESUME),
+        resume=resume,
         waiting=np.zeros((replicas, queued), np.int64),
         rank=measures.rank,
         turns=loop.turns,

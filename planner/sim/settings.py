@@ -125,8 +125,6 @@ class SchedulerSettings:
             raise ValueError("dynamic_splitfuse admits by full_sequence")
         if self.scheduling_policy == "priority" and self.policy != "vllm_v1":
             raise ValueError("scheduling_policy priority is vllm_v1's")
-        if self.scheduling_policy == "priority" and self.enable_prefix_caching:
-            raise ValueError("the prefix cache is replayed for scheduling_policy fcfs")
 
     @classmethod
     def of(
@@ -187,7 +185,7 @@ class SchedulerSettings:
         else:
             changes = _memory_rules(chosen, self)
         order = scheduling_policy or self.scheduling_policy
-        caches = self.enable_prefix_caching and chosen == "vllm_v1" and order == "fcfs"
+        caches = self.enable_prefix_caching and chosen == "vllm_v1"
         changes |= {"scheduling_policy": order, "enable_prefix_caching": caches}
         try:
             return replace(self, **changes)  # type: ignore[arg-type]

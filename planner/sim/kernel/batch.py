@@ -37,7 +37,7 @@ def add_chunk(w: World, slot: int, chunk: int) -> None:
     for g in range(len(w.groups)):
         group = w.groups[g]
         st.batch_pair_s += group.pair_s * clock.attended_pairs(past, chunk, group.window)
-    if st.caching == 1:
+    if st.caching == 1 and w.slots[slot].planned == 0:
         prefix.file_blocks(w, slot, past, past + chunk)
     w.slots[slot].computed = past + chunk
     if past + chunk == w.slots[slot].total:

@@ -50,12 +50,14 @@ def preempt(w: World, slot: int) -> None:
     early = st.prompt_blocks == 1 and s.computed < s.total
     held = s.total if early else s.computed
     if st.by_priority == 1:
+        held += s.planned
         resume = w.resume[s.request]
         resume.generated = s.generated
         resume.last_token_s = s.last_token_s
         resume.computed = s.computed
+        resume.run = -1
         queue.enqueue(w, s.request)
-        prefix.give_back(w, slot, held, -1)
+        prefix.give_back(w, slot, held, s.request)
     else:
         entry = w.slots[st.stacked]
         entry.stack_request = s.request
@@ -83,6 +85,10 @@ def make_room(w: World, slot: int, blocks: int) -> bool:
 def take_blocks(w: World, slot: int, chunk: int) -> bool:
     """Give a running request the blocks for `chunk` tokens; return whether it survived that."""
     st = w.st
+    if st.by_priority == 1:  # it has them: see plan_by_priority
+        if st.windowed == 1:
+            windows.visited(w, slot, chunk)
+        return True
     if st.windowed == 1:
         windows.shed_now(w, slot)
     blocks = blocks_for(w, slot, chunk)
@@ -135,6 +141,17 @@ def blocks_for(w: World, slot: int, chunk: int) -> int:
     return int(blocks * st.tables)
 
 
+@part
+def plan(w: World, slot: int, chunk: int) -> None:
+    """Give a running request the blocks for `chunk` tokens of this step, and file the full ones."""
+    st = w.st
+    st.free_blocks -= blocks_for(w, slot, chunk)
+    if st.caching == 1 and w.slots[slot].decoding == 0:
+        past = w.slots[slot].computed
+        prefix.file_blocks(w, slot, past, past + chunk)
+    w.slots[slot].planned = chunk
+
+
 @rare
 def plan_by_priority(w: World, limit: int) -> None:
     """Plan what the running compute in this step; preempt the least urgent where blocks lack.
@@ -149,26 +166,20 @@ def plan_by_priority(w: World, limit: int) -> None:
         slot = w.slots[slot].after
     slot = st.front
     budget = st.max_num_batched_tokens
-    free = st.free_blocks
     while slot >= 0 and budget > 0:
         after = w.slots[slot].after
         if w.slots[slot].zombie == 0:
             if st.windowed == 1:
-                free += windows.shed_now(w, slot)
+                windows.shed_now(w, slot)
             chunk = next_chunk(w, slot, budget, limit)
             blocks = blocks_for(w, slot, chunk)
-            while blocks > free:
+            while blocks > st.free_blocks:
                 victim = least_urgent(w)
-                if w.slots[victim].planned > 0:
-                    budget += w.slots[victim].planned
-                    free += blocks_for(w, victim, w.slots[victim].planned)
-                free -= st.free_blocks
+                budget += w.slots[victim].planned
                 preempt(w, victim)
-                free += st.free_blocks
                 if victim == slot:
                     return
             after = w.slots[slot].after  # who was behind it may have gone
-            w.slots[slot].planned = chunk
+            plan(w, slot, chunk)
             budget -= chunk
-            free -= blocks
         slot = after

@@ -131,6 +131,7 @@ def take_head(w: World, cached: int) -> int:
     s.settled = 0
     s.shedding = 0
     s.processed = cached
+    s.planned = 0
     if st.by_priority == 1:
         number = head_number(w)
         st.queued = heap.pop(w.waiting, st.queued)
@@ -172,7 +173,7 @@ def admit(w: World, budget: int) -> None:
             break  # prompts stay whole
         if st.one_prefill == 1 and st.batch_prefills > 0:
             break
-        run = w.slots[st.stacked - 1].stack_run if st.stacked > 0 else -1
+        run = prefix.own_run(w, head_number(w)) if st.caching == 1 else -1
         slot = take_head(w, cached)
         held = total if st.prompt_blocks == 1 else cached + chunk
         if st.windowed == 1:

@@ -90,6 +90,7 @@ def schedule_listed(w: World) -> int:
         if s.decoding == 0:
             finished = st.fresh
             batch.add_chunk(w, slot, chunk)
+            s.planned = 0
             st.partials -= st.fresh - finished
         elif s.late_s > 0.0:
             w.slots[st.tardy].tardy_list = slot

@@ -190,6 +190,7 @@ RESUME = np.dtype(
         ("last_token_s", "f8"),
         ("generated", "i8"),
         ("computed", "i8"),  # lost to the last preemption
+        ("run", "i8"),  # node of its own blocks in the prefix cache, -1: none left
     ],
     align=True,
 )
@@ -221,7 +222,7 @@ NODE = np.dtype(
         ("copy_before", "i4"),  # ring of the blocks with the same key, oldest first
         ("copy_after", "i4"),
         ("full", "i4"),  # run: full blocks, the last of it
-        ("stack", "i4"),  # run: its request's place among the preempted, -1: none
+        ("stack", "i4"),  # run: its request's place among the preempted, or number; -1: none
     ],
     align=True,
 )
