@@ -43,7 +43,7 @@ def refuse(
         if settings.policy == "sglang":
             message = f"the policy sglang is replayed without {what}"
             raise InputError(Problem(message=message, hint=f"{instead}, or another policy"))
-        _refuse_with(settings, what, instead, follows_ends=follows_ends)
+        _refuse_with(settings, what, instead)
     if routing not in ("least_loaded", "cache_aware"):
         return
     hint = "take random or round_robin routing"
@@ -61,23 +61,20 @@ def refuse_pools(settings: SchedulerSettings, *, follows_ends: bool = False) -> 
     if settings.policy != "vllm_v1":
         hint = "take an engine that schedules by vllm_v1"
         raise InputError(Problem(message="replay separates pools of vllm alone", hint=hint))
-    _refuse_with(
-        settings, "separate pools", "put prefill and decode in one pool", follows_ends=follows_ends
-    )
-
-
-def _refuse_with(
-    settings: SchedulerSettings, what: str, instead: str, *, follows_ends: bool
-) -> None:
-    """Refuse orders and arrivals that are replayed only without `what`."""
-    if settings.scheduling_policy == "priority":
-        message = f"scheduling policy priority is replayed without {what}"
-        raise InputError(Problem(message=message, hint=f"{instead}, or take fcfs"))
+    what, instead = "separate pools", "put prefill and decode in one pool"
+    _refuse_with(settings, what, instead)
     if follows_ends:
         message = f"sessions and closed loops are replayed without {what}"
         raise InputError(
             Problem(message=message, hint=f"{instead}, or let requests come as logged")
         )
+
+
+def _refuse_with(settings: SchedulerSettings, what: str, instead: str) -> None:
+    """Refuse orders that are replayed only without `what`."""
+    if settings.scheduling_policy == "priority":
+        message = f"scheduling policy priority is replayed without {what}"
+        raise InputError(Problem(message=message, hint=f"{instead}, or take fcfs"))
 
 
 def _refuse_cache_aware(requests: Requests, settings: SchedulerSettings, *, stepped: bool) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import batch, debug, landing, ledger, meter, prefix, queue
+from planner.sim.kernel import batch, debug, landing, ledger, meter, prefix, queue, release
 from planner.sim.kernel.pipeline import CHUNK, FIRST, Pipe, launch
 from planner.sim.kernel.world import World
 
@@ -195,7 +195,7 @@ def admit(w: World, p: Pipe, budget: int) -> None:
             break  # prompts stay whole
         if st.one_prefill == 1 and st.batch_prefills > 0:
             break
-        run = w.slots[st.stacked - 1].stack_run if st.stacked > 0 else -1
+        run = prefix.own_run(w, queue.head_number(w)) if st.caching == 1 else -1
         slot = queue.take_head(w, cached)
         w.slots[slot].decoding = 0
         held = ledger.blocks_of(total if st.prompt_blocks == 1 else cached + chunk, st.block_size)
@@ -276,6 +276,8 @@ def next_event(w: World, p: Pipe, until_s: float) -> bool:
     """Send one batch off or let one come back; return False if neither happens by `until_s`."""
     st = w.st
     preempted = st.preempted
+    if st.released > 0:
+        release.take_in(w)
     if p.st.in_flight < p.st.stages and p.st.blocked == 0:
         if st.now >= until_s:
             return False
