@@ -49,8 +49,8 @@ def refuse(
     hint = "take random or round_robin routing"
     if settings.policy == "sglang":
         raise InputError(Problem(message=f"replay routes {routing} for vllm alone", hint=hint))
-    if follows_ends:
-        message = f"replay routes {routing} where requests arrive by themselves"
+    if follows_ends and stepped:
+        message = f"replay routes {routing} through pipelines where requests arrive by themselves"
         raise InputError(Problem(message=message, hint=hint))
     if routing == "cache_aware":
         _refuse_cache_aware(requests, settings, stepped=stepped)
@@ -78,9 +78,6 @@ def _refuse_with(settings: SchedulerSettings, what: str, instead: str) -> None:
 
 
 def _refuse_cache_aware(requests: Requests, settings: SchedulerSettings, *, stepped: bool) -> None:
-    if settings.scheduling_policy == "priority":
-        message = "scheduling policy priority is replayed without cache_aware routing"
-        raise InputError(Problem(message=message, hint="take another routing, or fcfs"))
     if not (settings.enable_prefix_caching and has_ids(requests)):
         hint = "take another routing, or a trace with block ids and --enable-prefix-caching"
         raise InputError(Problem(message="cache_aware routing finds no prefix cache", hint=hint))

@@ -182,11 +182,12 @@ def replay(
         ever evicted, every request holds its own copy). Otherwise the trace's block ids go through
         each replica's prefix cache, if the settings enable it and the trace has ids.
     follow_sessions
-        A session's next turn waits for the end of the last (see `planner.sim.loop`), and goes to
-        the same replica.
+        A session's next turn waits for the end of the last (see `planner.sim.loop`). Random and
+        round-robin routing send it to the same replica.
     concurrency
-        Clients of a closed loop, spread evenly over the replicas. The trace's arrivals are
-        ignored: each client sends the next request of the trace when its last one has ended.
+        Clients of a closed loop, spread evenly over replicas that are not routed by load. The
+        trace's arrivals are ignored: each client sends the next request of the trace when its last
+        one has ended.
     first_elsewhere_s
         Of a decode pool: requests arrive with the KV of their prompts. When another pool gave out
         the first token, NaN where this one does, after it computed the prompt's last token again.
@@ -237,18 +238,18 @@ def replay(
             "shared": prefixes(requests, served, settings) if exact else NO_PREFIXES,
             "pipes": pipes,
         }
+        common["loop"] = loop.follow(
+            requests,
+            served,
+            owner,
+            1 if routing in ROUTED else replicas,
+            by_session=follow_sessions,
+            concurrency=concurrency,
+        )
         if routing in ROUTED:
             router = cache_aware if routing == "cache_aware" else None
             states = run.run_routed(rows, owner, settings, cost, measures, router=router, **common)
         else:
-            common["loop"] = loop.follow(
-                requests,
-                served,
-                owner,
-                replicas,
-                by_session=follow_sessions,
-                concurrency=concurrency,
-            )
             states = run.run_independent(rows, owner, settings, cost, measures, **common)
         lost = bool(states.lost.any())
     times = latencies(requests, served, rows, cost)

@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from planner.perf.step_cost import StepCost
 from planner.sim.blocks import NO_PREFIXES, Prefixes
-from planner.sim.kernel import cache_router, fleet, sglang, stepped, stepped_fleet, vllm_v1, world
+from planner.sim.kernel import (
+    cache_router,
+    fleet,
+    loop_router,
+    sglang,
+    stepped,
+    stepped_fleet,
+    vllm_v1,
+    world,
+)
 from planner.sim.kernel.debug import FAULTS
 from planner.sim.kernel.fleet import Fleet
 from planner.sim.kernel.meter import GAP_BINS
@@ -218,17 +227,43 @@ def run_routed(
     shared: Prefixes = NO_PREFIXES,
     pipes: Pipe | None = None,
     router: CacheAware | None = None,
+    loop: Loop = OPEN,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas behind a least-loaded or cache-aware router, which fills `replica_of`.
 
-    Every request arrives by itself: the router takes them by arrival.
+    The router takes requests by arrival. Where some arrive when others end (`loop`), the line of a
+    closed loop is one for all replicas.
     """
     requests.following = -1
     together = new_fleet(
-        requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
+        requests,
+        settings,
+        cost,
+        measures,
+        replicas=replicas,
+        debug=debug,
+        shared=shared,
+        loop=loop,
     )
     tails, assigned = np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64)
-    if router is not None:
+    if len(loop.turns):
+        together.states.routed, together.states.clients = 1, loop.clients
+        loop_router.run_following(
+            together,
+            loop_router.Router(
+                tails=tails,
+                assigned=assigned,
+                loads=np.zeros(replicas, np.int64),
+                overlaps=np.zeros(replicas, np.int64),
+                due_s=np.full(replicas, np.inf),
+                known=np.flatnonzero(~loop.waits),
+                coming=np.zeros(len(requests), np.int64),
+                counts=np.array([loop.line[0] if loop.clients else -1, 0]),
+                replica_of=replica_of,
+                thresholds=np.array(router.thresholds if router else ()),
+            ),
+        )
+    elif router is not None:
         together.states.observed = 1
         room = np.zeros((2, replicas), np.int64)
         cache_router.run_cache_aware(

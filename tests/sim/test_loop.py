@@ -264,16 +264,13 @@ def test_what_is_not_combined():
     )
     cost = plain_cost(1.0, 64, 4)
     staged = replace(cost, stages=2)
-    for routing in ("least_loaded", "cache_aware"):
-        with pytest.raises(InputError, match=f"{routing} where requests arrive by themselves"):
-            replay(requests, cost, settings, replicas=2, routing=routing, concurrency=4)
+    with pytest.raises(InputError, match="least_loaded through pipelines where requests arrive"):
+        replay(requests, staged, settings, replicas=2, routing="least_loaded", concurrency=4)
     with pytest.raises(InputError, match="closed loops are replayed without separate pools"):
         refuse_pools(settings, follows_ends=True)
     urgent = replace(settings, scheduling_policy="priority")
     with pytest.raises(InputError, match="priority is replayed without pipelines, drafts"):
         replay(requests, staged, urgent)
-    with pytest.raises(InputError, match="priority is replayed without cache_aware"):
-        replay(requests, cost, urgent, routing="cache_aware")
     pool, late = (Pool(cost=cost, settings=each) for each in (settings, urgent))
     link = Link(kv_bytes_per_token=1.0, bytes_per_s=1e4)
     for pools in ((pool, late), (late, pool)):

@@ -265,7 +265,7 @@ def is_steady(w: World) -> bool:
 def next_event(w: World, until_s: float) -> bool:
     """Run up to the next event; return False if nothing more starts before `until_s`."""
     st = w.st
-    if st.released > 0:
+    if st.released > 0 and st.routed == 0:
         release.take_in(w)
     if st.by_priority == 1:
         queue.enqueue_arrivals(w)

@@ -28,6 +28,7 @@ STATE = np.dtype(
         ("watermark_blocks", "i8"),
         ("max_prefill_tokens", "i8"),  # SGLang: of a prefill batch, chunk apart
         ("observed", "i8"),  # a router looks at the cache between steps
+        ("routed", "i8"),  # a router takes what is released
         ("caching", "i8"),  # blocks are reused by the trace's ids
         ("windowed", "i8"),  # KV cache groups give back what lies outside their windows
         ("tables", "i8"),  # block tables of a request, over all groups
