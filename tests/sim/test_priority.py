@@ -13,6 +13,7 @@ from reference_priority import ByPriority
 from reference_vllm_v1 import Job, simulate
 from sim_cases import assert_same, case, plain_cost, requests_of, results, trace
 from test_equality import cases, common, leave_out_ties
+from test_loop import in_sessions, run
 from test_prefix import trace_of, with_ids
 
 from planner.sim.replay import replay
@@ -98,6 +99,24 @@ def check_cached(one, priority, unit):
     assert done.totals.recomputed_tokens == engine.recomputed
     assert done.totals.hit_tokens == engine.hit_tokens
     return done
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_sessions_wait_by_when_they_really_came(seed):
+    """A session's turn can come long after its place in the trace: arrivals decide, not places."""
+    one = case(seed, tight=seed % 2 == 0, asynchronous=seed % 3 == 0, most=120)
+    ranks = ((0, 1, 1), (1, 0, 1))[seed % 2]
+    requests = in_sessions(one, 3 + seed % 9, seed, latency=seed % 4 > 1)
+    run(one, type("Ranked", (ByPriority,), {"priority": ranks}))
+    done = replay(
+        requests,
+        one.cost,
+        replace(one.settings, scheduling_policy="priority"),
+        classes=[WorkloadClass(name=f"class{c}", targets=(), priority=ranks[c]) for c in range(3)],
+        follow_sessions=True,
+        debug=True,
+    )
+    assert_same(done, one.jobs)
 
 
 @common

@@ -122,11 +122,7 @@ def least_urgent(w: World) -> int:
     victim = w.st.front
     slot = victim
     while slot >= 0:
-        number = w.slots[slot].request
-        rank = w.rank[w.requests[number].class_id]
-        other = w.slots[victim].request
-        worst = w.rank[w.requests[other].class_id]
-        if rank > worst or (rank == worst and number > other):
+        if queue.is_more_urgent(w, w.slots[victim].request, w.slots[slot].request):
             victim = slot
         slot = w.slots[slot].after
     return int(victim)

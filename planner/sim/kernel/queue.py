@@ -8,18 +8,51 @@ preempted among them where their priority and arrival put them.
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import batch, heap, ledger, prefix, release, windows
+from planner.sim.kernel import batch, ledger, prefix, release, windows
 from planner.sim.kernel.world import World
-
-NUMBER_BITS = 40  # a waiting entry is (rank << NUMBER_BITS) | request number; numbers go by arrival
-NUMBER_MASK = (1 << NUMBER_BITS) - 1
 
 
 @part
+def is_more_urgent(w: World, a: int, b: int) -> bool:
+    """Return whether request `a` is before request `b` by priority, then arrival, then number."""
+    first = w.rank[w.requests[a].class_id]
+    second = w.rank[w.requests[b].class_id]
+    if first == second:
+        return release.precedes(w.requests, a, b)
+    return bool(first < second)
+
+
+@rare
 def enqueue(w: World, number: int) -> None:
     """Let a request wait where its priority and arrival put it."""
-    entry = (w.rank[w.requests[number].class_id] << NUMBER_BITS) | number
-    w.st.queued = heap.push(w.waiting, w.st.queued, entry)
+    child = int(w.st.queued)
+    while child > 0:
+        parent = (child - 1) >> 1
+        if is_more_urgent(w, w.waiting[parent], number):
+            break
+        w.waiting[child] = w.waiting[parent]
+        child = parent
+    w.waiting[child] = number
+    w.st.queued += 1
+
+
+@rare
+def dequeue(w: World) -> None:
+    """Take the most urgent of the waiting out of the queue."""
+    left = int(w.st.queued - 1)
+    number = w.waiting[left]
+    hole = 0
+    child = 1
+    while child < left:
+        if child + 1 < left and is_more_urgent(w, w.waiting[child + 1], w.waiting[child]):
+            child += 1
+        if is_more_urgent(w, number, w.waiting[child]):
+            break
+        w.waiting[hole] = w.waiting[child]
+        hole = child
+        child = 2 * hole + 1
+    w.waiting[hole] = number
+    w.st.queued = left
 
 
 @rare
@@ -61,7 +94,7 @@ def head_number(w: World) -> int:
     """Return the request at the head of the queue."""
     st = w.st
     if st.by_priority == 1:
-        return int(w.waiting[0] & NUMBER_MASK)
+        return int(w.waiting[0])
     return int(w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head)
 
 
@@ -134,7 +167,7 @@ def take_head(w: World, cached: int) -> int:
     s.planned = 0
     if st.by_priority == 1:
         number = head_number(w)
-        st.queued = heap.pop(w.waiting, st.queued)
+        dequeue(w)
         st.recomputed_tokens += max(w.resume[number].computed - cached, 0)
         s.request = number
         s.generated = w.resume[number].generated

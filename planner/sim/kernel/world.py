@@ -286,7 +286,7 @@ class World(NamedTuple):
     heap: NDArray[np.int64]  # completions by step
     cross_heap: NDArray[np.int64]  # window crossings by step
     resume: Any  # RESUME [n], of the preempted, for SGLang and priorities
-    waiting: NDArray[np.int64]  # [n] heap of the waiting, for priorities
+    waiting: NDArray[np.int64]  # [n] heap of the waiting requests, for priorities
     rank: NDArray[np.int64]  # [classes] order of their priorities, the most urgent is 0
     turns: Any  # TURN [n], where arrivals follow ends
     releases: NDArray[np.int64]  # [n] heap of the released
