@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.perf.memory_equations import state_block_tokens, window_cap
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 from planner.spec.model import Model
 
-ALIGNMENT_TOKENS = 16  # a block is a multiple of what the attention kernels take
 LIKE_SIZES = 1.5  # kinds of layers this close in number are padded to the larger
 ALIGNED_STATES = 2  # with prefix caching: the state at the last block's end, and the running one
 
@@ -79,17 +79,6 @@ class KvLayout:
         return np.asarray(total, np.int64)
 
 
-def window_cap(window_tokens: int, in_flight_tokens: int, block_tokens: int) -> int:
-    """Return the most blocks of one window table that a request holds: ⌈(w − 1 + in-flight)/b⌉ + 1.
-
-    Source: vLLM V1 SlidingWindowSpec.max_admission_blocks_per_request.
-
-    >>> window_cap(1024, 8192, 16)
-    577
-    """
-    return math.ceil((window_tokens - 1 + in_flight_tokens) / block_tokens) + 1
-
-
 def layers_in_group(kinds: list[int]) -> int:
     """Return layers of one KV cache group, given how many layers there are of each kind.
 
@@ -100,18 +89,6 @@ def layers_in_group(kinds: list[int]) -> int:
     (10, 12, 13)
     """
     return max(kinds) if max(kinds) < LIKE_SIZES * min(kinds) else min(kinds)
-
-
-def state_block_tokens(state_bytes: float, layer_bytes_per_token: float, block_tokens: int) -> int:
-    """Return tokens of a block that is no smaller than the state of one recurrent layer.
-
-    16·⌈s/(16·k)⌉, at least the engine's own b. Source: vLLM V1, hybrid models' attention block.
-
-    >>> state_block_tokens(1_634_304, 2048, 16)
-    800
-    """
-    unit = ALIGNMENT_TOKENS * layer_bytes_per_token
-    return max(ALIGNMENT_TOKENS * math.ceil(state_bytes / unit), block_tokens)
 
 
 def kv_layout(

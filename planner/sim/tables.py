@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from planner.perf.kv_layout import window_cap
+from planner.perf.memory_equations import window_cap
 from planner.perf.step_cost import StepCost
 from planner.sim.kernel import sglang, world
 from planner.sim.kernel.world import records
