@@ -200,6 +200,16 @@ class SchedulerSettings:
             return self.num_blocks - 2
         return (self.num_blocks - self.watermark_blocks) * self.block_size
 
+    def with_kv_cache(self, factor: float) -> SchedulerSettings:
+        """Return the settings with `factor` times the KV cache."""
+        layout = self.kv_layout
+        return replace(
+            self,
+            num_blocks=max(1, int(self.num_blocks * factor)),
+            kv_layout=layout
+            and replace(layout, num_blocks=max(1, int(layout.num_blocks * factor))),
+        )
+
     def fits_alone(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return whether a request that is to hold so many tokens can run by itself."""
         if self.kv_layout is None:
