@@ -96,7 +96,7 @@ def crossing_step(w: World, slot: int, g: int, kind: int) -> int:
     return int(due + kind * (1 + w.st.asynchronous))
 
 
-@part
+@rare
 def is_crossing(w: World, entry: int) -> bool:
     """Return whether a window crossing is still due."""
     payload = entry & SLOT_MASK
@@ -127,7 +127,7 @@ def push_crossing(w: World, slot: int, g: int, kind: int) -> None:
     st.cross_size = heap.push(w.cross_heap, st.cross_size, entry | (kind << KIND_BIT) | g)
 
 
-@part
+@rare
 def count_shedding(w: World, slot: int, g: int) -> None:
     """Count a settled decode whose context has outgrown window `g` by its residue class."""
     s = w.slots[slot]

@@ -40,7 +40,7 @@ def roll_bin(w: World) -> None:
         st.bin_end = w.bins[st.bin].end_s if st.bin + 1 < len(w.bins) else np.inf
 
 
-@part
+@rare
 def count_itl(w: World, k: int, window: int, within: int, above: int) -> None:
     """Count gaps against ITL target `k`; it is lost when no more above it can be afforded."""
     w.tally[k, window] += within

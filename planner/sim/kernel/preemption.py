@@ -137,7 +137,7 @@ def blocks_for(w: World, slot: int, chunk: int) -> int:
     return int(blocks * st.tables)
 
 
-@part
+@rare
 def plan(w: World, slot: int, chunk: int) -> None:
     """Give a running request the blocks for `chunk` tokens of this step, and file the full ones."""
     st = w.st

@@ -12,7 +12,7 @@ from planner.sim.kernel import batch, ledger, prefix, release, windows
 from planner.sim.kernel.world import World
 
 
-@part
+@rare
 def is_more_urgent(w: World, a: int, b: int) -> bool:
     """Return whether request `a` is before request `b` by priority, then arrival, then number."""
     first = w.rank[w.requests[a].class_id]

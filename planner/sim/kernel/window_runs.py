@@ -6,12 +6,12 @@ repeats every `block_size` steps.
 
 from __future__ import annotations
 
-from planner.sim.jit import part, rare
+from planner.sim.jit import rare
 from planner.sim.kernel import queue, windows
 from planner.sim.kernel.world import World
 
 
-@part
+@rare
 def shed_at(w: World, place: int) -> int:
     """Return what the settled decodes of residue class `place` give back."""
     total = 0
@@ -20,7 +20,7 @@ def shed_at(w: World, place: int) -> int:
     return int(total)
 
 
-@part
+@rare
 def taken_in_cycle(w: World) -> int:
     """Return the blocks that the decodes take in `block_size` steps, given ones off."""
     total = w.st.tables * w.st.decodes

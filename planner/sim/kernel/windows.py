@@ -12,12 +12,12 @@ left out) are visited one by one until they are.
 
 from __future__ import annotations
 
-from planner.sim.jit import part, rare
+from planner.sim.jit import rare
 from planner.sim.kernel import ledger
 from planner.sim.kernel.world import World
 
 
-@part
+@rare
 def skipped_blocks(w: World, processed: int) -> int:
     """Return the blocks given back, over all tables, once `processed` tokens are done."""
     total = 0
@@ -27,7 +27,7 @@ def skipped_blocks(w: World, processed: int) -> int:
     return int(total)
 
 
-@part
+@rare
 def processed_of(w: World, slot: int) -> int:
     """Return the tokens that counted as done when a running request was last visited."""
     s = w.slots[slot]
@@ -36,7 +36,7 @@ def processed_of(w: World, slot: int) -> int:
     return int(s.processed)
 
 
-@part
+@rare
 def processed_now(w: World, slot: int) -> int:
     """Return the tokens that count as done when a request is visited in the coming step."""
     s = w.slots[slot]
@@ -77,7 +77,7 @@ def needed_blocks(w: World, total: int, cached: int, held: int) -> int:
     return int(max(required, first) + st.state_blocks)
 
 
-@part
+@rare
 def pending_blocks(w: World, slot: int) -> int:
     """Return what a request gives back when it is visited in the coming step."""
     done = skipped_blocks(w, processed_of(w, slot))
@@ -126,7 +126,7 @@ def settle(w: World, slot: int, tokens: int) -> None:
             ledger.push_crossing(w, slot, g, ledger.SHEDS)
 
 
-@part
+@rare
 def watch(w: World, slot: int) -> None:
     """Have a decode visited by itself in the next step."""
     if w.slots[slot].watched == 0:
@@ -161,7 +161,7 @@ def visited(w: World, slot: int, chunk: int) -> None:
         watch(w, slot)
 
 
-@part
+@rare
 def shed_by_settled(w: World) -> int:
     """Return what the settled decodes give back in the next step."""
     total = 0
