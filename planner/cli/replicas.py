@@ -117,7 +117,7 @@ def replayed(
     from planner.sim.targets import edges_of
     from planner.text import counted
 
-    if not compiled_before(_kernel(setup, fleet)):
+    if not compiled_before(_kernel(setup, fleet, arrivals)):
         click.echo("… compiling the simulator (once, up to 15 s)", err=True)
     click.echo(f"… replaying {counted(len(requests), 'request')}", err=True)
     rules: dict[str, Any] = {
@@ -131,13 +131,15 @@ def replayed(
     return done, time.perf_counter() - begun
 
 
-def _kernel(setup: Ready, fleet: Fleet) -> str:
+def _kernel(setup: Ready, fleet: Fleet, arrivals: Arrivals) -> str:
     """Return the kernel module that takes longest to compile of those this replay runs."""
     from planner.sim.pipes import is_stepped
 
     routed = fleet.routing in ("least_loaded", "cache_aware")
     if fleet.link is not None or is_stepped(setup.cost, setup.settings):
         return "stepped_fleet" if routed else "stepped"
+    if routed and (arrivals.sessions or arrivals.concurrency is not None):
+        return "loop_router"
     if routed:
         return "fleet" if fleet.routing == "least_loaded" else "cache_router"
     return "sglang" if setup.settings.policy == "sglang" else "vllm_v1"

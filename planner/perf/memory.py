@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from planner.perf.formats import BYTES_PER_PARAMETER, KV_BYTES
+from planner.perf.kv_layout import KvLayout, kv_layout
 from planner.perf.layers import (
     KvGroup,
     dense_gemms,
@@ -64,7 +67,10 @@ def memory_budget(model: Model, gpu: Gpu, engine: Engine, deployment: Deployment
         visible, deployment.gpu_memory_utilization, weights, activation, non_torch, graphs
     )
     layout = _Layout(model, deployment)
-    blocks = layout.blocks(kv_bytes)
+    pool = kv_layout(
+        model, engine, deployment, kv_bytes, layout.layer_bytes, layout.state_bytes_per_layer
+    )
+    blocks = layout.blocks(kv_bytes, pool)
     return MemoryBudget(
         visible_bytes=visible,
         visible_known=gpu.memory_bytes_visible is not None,
@@ -80,6 +86,7 @@ def memory_budget(model: Model, gpu: Gpu, engine: Engine, deployment: Deployment
         block_tokens=deployment.block_size,
         num_blocks=blocks,
         kv_tokens=blocks * deployment.block_size * deployment.data_parallel_size,
+        layout=pool,
     )
 
 
@@ -256,12 +263,16 @@ class _Layout:
         """Bytes of a token in a sequence of max_model_len, windows and states included."""
         return self._sequence_bytes(self._length) / self._length
 
-    def blocks(self, kv_bytes: float) -> int:
+    def blocks(self, kv_bytes: float, pool: KvLayout | None) -> int:
         """Return blocks of the pool, counted as blocks of a full-length sequence.
 
         One group of full-attention layers: whole blocks, exactly as the engine rounds. Several
         groups share a pool of pages, so a block here is what one costs in all of them together.
         """
+        if pool is not None:
+            sequence = int(pool.peak_blocks(np.array([self._length]))[0])
+            whole = sequence_blocks(self._length, self.deployment.block_size)
+            return int(pool.num_blocks * whole / sequence)
         if kv_bytes <= 0:
             return 0
         size = self.deployment.block_size
@@ -279,13 +290,19 @@ class _Layout:
     def _state_bytes(self) -> float:
         """Constant state of linear-attention layers, per sequence."""
         linear = self.model.linear_attention
+        return linear.layers * self.share * self.state_bytes_per_layer if linear else 0.0
+
+    @property
+    def state_bytes_per_layer(self) -> float:
+        """Constant state of one linear-attention layer on one rank, per sequence."""
+        linear = self.model.linear_attention
         if not linear:
             return 0.0
         state = linear.value_heads * linear.key_head_dim * linear.value_head_dim
         width = 2 * linear.key_heads * linear.key_head_dim
         conv = (width + linear.value_heads * linear.value_head_dim) * (linear.conv_kernel - 1)
         per_layer = state * linear.state_dtype_bytes + conv * 2.0
-        return linear.layers * self.share * per_layer / self.deployment.tensor_parallel_size
+        return per_layer / self.deployment.tensor_parallel_size
 
     def _sequence_bytes(self, tokens: int) -> float:
         """Bytes one sequence of `tokens` takes, in whole blocks of every group."""

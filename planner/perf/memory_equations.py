@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+ALIGNMENT_TOKENS = 16
+
 
 def forward_activation_bytes(
     tokens: float, hidden: float, widest: float, bytes_per_element: float = 2.0
@@ -106,8 +108,31 @@ def window_blocks(tokens: int, window_tokens: int, in_flight_tokens: int, block_
     >>> window_blocks(100_000, 1024, 8192, 16)
     577
     """
-    cap = math.ceil((window_tokens - 1 + in_flight_tokens) / block_tokens) + 1
+    cap = window_cap(window_tokens, in_flight_tokens, block_tokens)
     return min(sequence_blocks(tokens, block_tokens), cap)
+
+
+def window_cap(window_tokens: int, in_flight_tokens: int, block_tokens: int) -> int:
+    """Return the most blocks a sequence holds in a window group: ⌈(w − 1 + in-flight)/b⌉ + 1.
+
+    Source: vLLM V1 SlidingWindowSpec.max_admission_blocks_per_request.
+
+    >>> window_cap(1024, 8192, 16)
+    577
+    """
+    return math.ceil((window_tokens - 1 + in_flight_tokens) / block_tokens) + 1
+
+
+def state_block_tokens(state_bytes: float, layer_bytes_per_token: float, block_tokens: int) -> int:
+    """Return tokens of a block no smaller than one recurrent layer's state: max(16·⌈s/(16·k)⌉, b).
+
+    Source: vLLM V1, attention block of hybrid models; 16 is what attention kernels are aligned to.
+
+    >>> state_block_tokens(1_634_304, 2048, 16)
+    800
+    """
+    unit = ALIGNMENT_TOKENS * layer_bytes_per_token
+    return max(ALIGNMENT_TOKENS * math.ceil(state_bytes / unit), block_tokens)
 
 
 def static_reserve_bytes(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.perf.kv_layout import KvLayout
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryBudget:
@@ -12,7 +14,8 @@ class MemoryBudget:
     kv_bytes = visible_bytes · gpu_memory_utilization − weights − activation − non_torch
                (− graphs where the engine counts them inside the budget).
     `kv_tokens` is the capacity of the whole replica in tokens of full-length context (blocks ×
-    block_tokens, the fewest over ranks); `num_blocks` blocks of `block_tokens`.
+    block_tokens, the fewest over ranks); `num_blocks` blocks of `block_tokens`. Where layers differ
+    in what they keep, `layout` has the engine's own pool.
     """
 
     visible_bytes: float
@@ -29,6 +32,7 @@ class MemoryBudget:
     block_tokens: int
     num_blocks: int
     kv_tokens: int
+    layout: KvLayout | None = None
 
     @property
     def fits(self) -> bool:

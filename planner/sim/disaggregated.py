@@ -112,7 +112,7 @@ def replay_disaggregated(
     if first_token not in FIRST_TOKENS:
         raise ValueError(f"first_token {first_token!r} is not one of {FIRST_TOKENS}")
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
-    refused = rejections(requests, decode.settings)
+    refused = rejections(requests, decode.settings.counted_in(tables=False))
     first = replay(
         replace(subset(requests, refused == 0), output_tokens=_ones(np.sum(refused == 0))),
         replace(prefill.cost, frontend_s=0.0, frontend_token_s=0.0),

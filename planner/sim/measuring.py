@@ -31,7 +31,7 @@ class Totals:
     kv_use_max: float
     kv_peak_s: float  # when a replica first held that share, on the trace's clock; NaN: nothing ran
     kv_peak_replica: int
-    kv_high_s: float  # longest time without a break that a replica held run.HIGH_USE or more
+    kv_high_s: float  # longest time without a break that a replica held tables.HIGH_USE or more
     busy: float  # share of the span in which a replica runs steps
     queue_mean: float  # requests that wait to be scheduled first, per replica
     span_s: float  # first arrival to last step
@@ -57,7 +57,7 @@ def gauge(
     )
     measures.tally[:] = rules.allowed
     if not stop_when_lost:
-        measures.tally[measures.targets.metric != world.ITL] = UNLIMITED
+        measures.tally[np.count_nonzero(measures.targets.metric == world.ITL) :] = UNLIMITED
     return measures
 
 

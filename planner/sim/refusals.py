@@ -43,14 +43,14 @@ def refuse(
         if settings.policy == "sglang":
             message = f"the policy sglang is replayed without {what}"
             raise InputError(Problem(message=message, hint=f"{instead}, or another policy"))
-        _refuse_with(settings, what, instead, follows_ends=follows_ends)
+        _refuse_with(settings, what, instead)
     if routing not in ("least_loaded", "cache_aware"):
         return
     hint = "take random or round_robin routing"
     if settings.policy == "sglang":
         raise InputError(Problem(message=f"replay routes {routing} for vllm alone", hint=hint))
-    if follows_ends:
-        message = f"replay routes {routing} where requests arrive by themselves"
+    if follows_ends and stepped:
+        message = f"replay routes {routing} through pipelines where requests arrive by themselves"
         raise InputError(Problem(message=message, hint=hint))
     if routing == "cache_aware":
         _refuse_cache_aware(requests, settings, stepped=stepped)
@@ -61,18 +61,8 @@ def refuse_pools(settings: SchedulerSettings, *, follows_ends: bool = False) -> 
     if settings.policy != "vllm_v1":
         hint = "take an engine that schedules by vllm_v1"
         raise InputError(Problem(message="replay separates pools of vllm alone", hint=hint))
-    _refuse_with(
-        settings, "separate pools", "put prefill and decode in one pool", follows_ends=follows_ends
-    )
-
-
-def _refuse_with(
-    settings: SchedulerSettings, what: str, instead: str, *, follows_ends: bool
-) -> None:
-    """Refuse orders and arrivals that are replayed only without `what`."""
-    if settings.scheduling_policy == "priority":
-        message = f"scheduling policy priority is replayed without {what}"
-        raise InputError(Problem(message=message, hint=f"{instead}, or take fcfs"))
+    what, instead = "separate pools", "put prefill and decode in one pool"
+    _refuse_with(settings, what, instead)
     if follows_ends:
         message = f"sessions and closed loops are replayed without {what}"
         raise InputError(
@@ -80,10 +70,14 @@ def _refuse_with(
         )
 
 
-def _refuse_cache_aware(requests: Requests, settings: SchedulerSettings, *, stepped: bool) -> None:
+def _refuse_with(settings: SchedulerSettings, what: str, instead: str) -> None:
+    """Refuse orders that are replayed only without `what`."""
     if settings.scheduling_policy == "priority":
-        message = "scheduling policy priority is replayed without cache_aware routing"
-        raise InputError(Problem(message=message, hint="take another routing, or fcfs"))
+        message = f"scheduling policy priority is replayed without {what}"
+        raise InputError(Problem(message=message, hint=f"{instead}, or take fcfs"))
+
+
+def _refuse_cache_aware(requests: Requests, settings: SchedulerSettings, *, stepped: bool) -> None:
     if not (settings.enable_prefix_caching and has_ids(requests)):
         hint = "take another routing, or a trace with block ids and --enable-prefix-caching"
         raise InputError(Problem(message="cache_aware routing finds no prefix cache", hint=hint))
@@ -102,7 +96,7 @@ def rejections(requests: Requests, settings: SchedulerSettings) -> NDArray[np.in
     total = requests.input_tokens + requests.output_tokens
     found = np.zeros(len(requests), np.int8)
     reach = np.minimum(total - 1 + settings.draft_slots, settings.max_model_len)
-    found[reach > settings.usable_tokens] = TOO_LONG_FOR_KV
+    found[~settings.fits_alone(reach)] = TOO_LONG_FOR_KV
     found[total > settings.max_model_len] = TOO_LONG_FOR_MODEL
     found[(requests.input_tokens < 1) | (requests.output_tokens < 1)] = NO_TOKENS
     return found

@@ -174,7 +174,7 @@ def replay(
         Edges of the evaluation windows, one array for each class of the trace; by default one
         window over everything. A target must hold in each.
     stop_when_lost
-        Stop as soon as a TTFT, TPOT or E2E target can no longer be met.
+        Stop as soon as a target can no longer be met.
     bin_s
         Resolution of `series`.
     use_cached_tokens
@@ -182,11 +182,12 @@ def replay(
         ever evicted, every request holds its own copy). Otherwise the trace's block ids go through
         each replica's prefix cache, if the settings enable it and the trace has ids.
     follow_sessions
-        A session's next turn waits for the end of the last (see `planner.sim.loop`), and goes to
-        the same replica.
+        A session's next turn waits for the end of the last (see `planner.sim.loop`). Random and
+        round-robin routing send it to the same replica.
     concurrency
-        Clients of a closed loop, spread evenly over the replicas. The trace's arrivals are
-        ignored: each client sends the next request of the trace when its last one has ended.
+        Clients of a closed loop, spread evenly over replicas that are not routed by load. The
+        trace's arrivals are ignored: each client sends the next request of the trace when its last
+        one has ended.
     first_elsewhere_s
         Of a decode pool: requests arrive with the KV of their prompts. When another pool gave out
         the first token, NaN where this one does, after it computed the prompt's last token again.
@@ -209,9 +210,11 @@ def replay(
     refuse(requests, settings, routing, stepped=stepped, follows_ends=follows_ends)
     if concurrency is not None:  # all clients start together
         requests = replace(requests, arrival_s=np.zeros(len(requests)))
+    exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
+    settings = settings.counted_in(tables=not (stepped or exact))
     edges = windows if windows is not None else [EVERYTHING] * len(requests.class_names)
     rejected = rejections(requests, settings)
-    rules = judging(requests, rejected, classes, edges)
+    rules = judging(requests, rejected, classes, edges, follows_ends=follows_ends)
     measures = gauge(requests, rules, classes, bin_s, stop_when_lost=stop_when_lost)
     served = np.flatnonzero(rejected == 0)
     owner = assign(len(served), replicas, routing, seed) if owners is None else owners[served]
@@ -229,25 +232,24 @@ def replay(
     states = world.records(0, world.STATE)
     lost = bool((measures.tally < 0).any())  # rejected requests alone are too many
     if not lost:
-        exact = settings.enable_prefix_caching and has_ids(requests) and not use_cached_tokens
         common: dict[str, Any] = {
             "replicas": replicas,
             "debug": debug,
             "shared": prefixes(requests, served, settings) if exact else NO_PREFIXES,
             "pipes": pipes,
         }
+        common["loop"] = loop.follow(
+            requests,
+            served,
+            owner,
+            1 if routing in ROUTED else replicas,
+            by_session=follow_sessions,
+            concurrency=concurrency,
+        )
         if routing in ROUTED:
             router = cache_aware if routing == "cache_aware" else None
             states = run.run_routed(rows, owner, settings, cost, measures, router=router, **common)
         else:
-            common["loop"] = loop.follow(
-                requests,
-                served,
-                owner,
-                replicas,
-                by_session=follow_sessions,
-                concurrency=concurrency,
-            )
             states = run.run_independent(rows, owner, settings, cost, measures, **common)
         lost = bool(states.lost.any())
     times = latencies(requests, served, rows, cost)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,16 @@ from numpy.typing import NDArray
 
 from planner.perf.step_cost import StepCost
 from planner.sim.blocks import NO_PREFIXES, Prefixes
-from planner.sim.kernel import cache_router, fleet, sglang, stepped, stepped_fleet, vllm_v1, world
+from planner.sim.kernel import (
+    cache_router,
+    fleet,
+    loop_router,
+    sglang,
+    stepped,
+    stepped_fleet,
+    vllm_v1,
+    world,
+)
 from planner.sim.kernel.debug import FAULTS
 from planner.sim.kernel.fleet import Fleet
 from planner.sim.kernel.meter import GAP_BINS
@@ -21,11 +29,10 @@ from planner.sim.kernel.world import records
 from planner.sim.loop import OPEN, Loop
 from planner.sim.routing import CacheAware
 from planner.sim.settings import SchedulerSettings
+from planner.sim.tables import group_table, idle_states, step_table
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-
-HIGH_USE = 0.9  # share of the KV blocks from which operators are told
 
 # What each replica has for itself in a Fleet, and changes.
 OWN = (
@@ -33,6 +40,7 @@ OWN = (
     "slots",
     "groups",
     "residue",
+    "shed",
     "classes",
     "heap",
     "cross_heap",
@@ -40,75 +48,6 @@ OWN = (
     "first_node",
     "held",
 )
-
-
-def step_table(cost: StepCost) -> Any:  # noqa: ANN401 - records
-    """Return the kernel's table: step times by tokens, by rows, by decoding sequences."""
-    seqs = np.arange(cost.max_num_seqs + 1)
-    table = records(max(len(cost.memory_s), len(seqs)), world.TABLE)
-    tokens = len(cost.memory_s)
-    table.compute_s[:tokens] = cost.compute_s
-    table.memory_s[:tokens] = cost.memory_s
-    table.row_s[: len(seqs)] = cost.row_s
-    padded = cost.decode_padding[np.minimum(seqs, tokens - 1)]
-    beside = cost.row_s + cost.decode_fixed_s
-    host = cost.host_step_s + cost.host_seq_s * seqs
-    floor = cost.compute_s[padded] + beside
-    first = cost.memory_s[padded] + cost.seq_s * seqs + beside
-    if cost.async_scheduling:
-        floor = np.maximum(floor, host)
-    else:
-        floor, first = floor + host, first + host
-    table.floor_s[: len(seqs)] = floor
-    table.first_s[: len(seqs)] = first
-    return table
-
-
-def group_table(cost: StepCost, replicas: int) -> Any:  # noqa: ANN401 - records
-    """Return the window groups; full-attention groups are summed into the state instead."""
-    windowed = np.flatnonzero(cost.window_tokens > 0)
-    groups = records((replicas, len(windowed)), world.GROUP)
-    groups.window = cost.window_tokens[windowed]
-    groups.kv_s = cost.kv_s[windowed]
-    groups.pair_s = cost.pair_s[windowed]
-    return groups
-
-
-def idle_states(settings: SchedulerSettings, cost: StepCost, replicas: int) -> Any:  # noqa: ANN401
-    """Return the records of replicas that have seen nothing yet."""
-    st = records(replicas, world.STATE)
-    st.max_num_batched_tokens = settings.max_num_batched_tokens
-    st.max_num_seqs = st.free_slots = settings.max_num_seqs
-    st.block_size = settings.block_size
-    st.num_blocks = st.free_blocks = settings.num_blocks
-    st.full_sequence = st.threshold_needs_company = settings.admission == "full_sequence"
-    st.prefill_first = settings.policy == "vllm_v0"
-    st.whole_prompts = settings.policy == "orca"
-    st.one_prefill = settings.policy == "sarathi"
-    st.prompt_blocks = st.admits_always = settings.policy == "sarathi_serve"
-    st.high_blocks = math.ceil(HIGH_USE * settings.num_blocks)
-    st.watermark_blocks = settings.watermark_blocks
-    st.threshold = settings.long_prefill_token_threshold
-    st.by_priority = settings.scheduling_policy == "priority"
-    # Of a pipeline every batch is scheduled when an earlier one is back: nothing is noticed late.
-    st.asynchronous = cost.async_scheduling and cost.stages == 1
-    full = cost.window_tokens == 0
-    st.kv_s = cost.kv_s[full].sum()
-    st.pair_s = cost.pair_s[full].sum()
-    for name in ("seq_s", "prefix_s", "decode_fixed_s", "prefill_fixed_s", "launch_s"):
-        st[name] = getattr(cost, name)
-    for name in ("host_step_s", "host_seq_s", "host_prefill_s"):
-        st[name] = getattr(cost, name)
-    for name in ("frontend_s", "frontend_token_s"):
-        st[name] = getattr(cost, name)
-    st.now = st.visible = st.resume = st.bin_end = -np.inf
-    st.bin = st.head = st.front = st.back = st.partial = st.line = st.arrived = -1
-    st.blank_blocks = settings.num_blocks
-    st.max_prefill_tokens = settings.max_prefill_tokens
-    if settings.policy == "sglang":
-        sglang.begin(st, settings.schedule_conservativeness)
-    st.lru_front = st.lru_back = st.spare_node = st.hit_version = -1
-    return st
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +58,7 @@ class Gauge:
     bin_window: Ints  # [bins, classes]
     gaps: Ints  # [windows, classes, GAP_BINS]
     targets: Any  # world.TARGET records, ITL targets first
-    tally: Ints  # [targets, windows]
+    tally: Ints  # [targets + ITL targets, windows], see planner.sim.targets.Judging.allowed
     rank: Ints  # [classes] order of priorities, the most urgent is 0
 
 
@@ -142,7 +81,9 @@ def gauge(
         bin_window=bin_window,
         gaps=np.zeros((windows, bin_window.shape[1], GAP_BINS), np.int64),
         targets=rows,
-        tally=np.zeros((len(targets), windows), np.int64),
+        tally=np.zeros(
+            (len(targets) + np.count_nonzero(rows.metric == world.ITL), windows), np.int64
+        ),
         rank=rank,
     )
 
@@ -162,7 +103,7 @@ def new_fleet(
     n = settings.max_num_seqs
     slots = records((replicas, n), world.SLOT)
     slots.vacant[:] = np.arange(n - 1, -1, -1)
-    groups = group_table(cost, replicas)
+    groups = group_table(cost, settings, replicas)
     states = idle_states(settings, cost, replicas)
     states.debug = debug
     states.caching = caching = len(shared.rows) > 0
@@ -171,6 +112,8 @@ def new_fleet(
     queued = len(requests) if settings.scheduling_policy == "priority" else 0
     # Preempted requests leave stale entries in a heap; a full one is compacted.
     room = 4 * n + 64
+    resume = records(len(requests) if settings.policy == "sglang" else queued, world.RESUME)
+    resume.run = -1
     return Fleet(
         states=states,
         slots=slots,
@@ -178,10 +121,11 @@ def new_fleet(
         table=step_table(cost),
         groups=groups,
         residue=np.zeros((replicas, settings.block_size), np.int64),
+        shed=np.zeros((replicas, groups.shape[1], settings.block_size), np.int64),
         classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
         heap=np.zeros((replicas, room), np.int64),
-        cross_heap=np.zeros((replicas, room * max(groups.shape[1], 1)), np.int64),
-        resume=records(len(requests) if settings.policy == "sglang" else queued, world.RESUME),
+        cross_heap=np.zeros((replicas, 2 * room * max(groups.shape[1], 1)), np.int64),
+        resume=resume,
         waiting=np.zeros((replicas, queued), np.int64),
         rank=measures.rank,
         turns=loop.turns,
@@ -283,17 +227,43 @@ def run_routed(
     shared: Prefixes = NO_PREFIXES,
     pipes: Pipe | None = None,
     router: CacheAware | None = None,
+    loop: Loop = OPEN,
 ) -> Any:  # noqa: ANN401 - records
     """Run replicas behind a least-loaded or cache-aware router, which fills `replica_of`.
 
-    Every request arrives by itself: the router takes them by arrival.
+    The router takes requests by arrival. Where some arrive when others end (`loop`), the line of a
+    closed loop is one for all replicas.
     """
     requests.following = -1
     together = new_fleet(
-        requests, settings, cost, measures, replicas=replicas, debug=debug, shared=shared
+        requests,
+        settings,
+        cost,
+        measures,
+        replicas=replicas,
+        debug=debug,
+        shared=shared,
+        loop=loop,
     )
     tails, assigned = np.full(replicas, -1, np.int64), np.zeros(replicas, np.int64)
-    if router is not None:
+    if len(loop.turns):
+        together.states.routed, together.states.clients = 1, loop.clients
+        loop_router.run_following(
+            together,
+            loop_router.Router(
+                tails=tails,
+                assigned=assigned,
+                loads=np.zeros(replicas, np.int64),
+                overlaps=np.zeros(replicas, np.int64),
+                due_s=np.full(replicas, np.inf),
+                known=np.flatnonzero(~loop.waits),
+                coming=np.zeros(len(requests), np.int64),
+                counts=np.array([loop.line[0] if loop.clients else -1, 0]),
+                replica_of=replica_of,
+                thresholds=np.array(router.thresholds if router else ()),
+            ),
+        )
+    elif router is not None:
         together.states.observed = 1
         room = np.zeros((2, replicas), np.int64)
         cache_router.run_cache_aware(

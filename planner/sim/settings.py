@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
 from planner.errors import InputError, Problem
+from planner.perf.kv_layout import KvLayout
 from planner.perf.memory_types import MemoryBudget
+from planner.sim.problems import POLICIES, rate_problems, size_problems, unknown
 from planner.spec.deployment import Deployment
 from planner.spec.engine import Engine
 
-POLICIES = (
-    "vllm_v1",
-    "vllm_v0",
-    "sglang",
-    "orca",
-    "sarathi",
-    "sarathi_serve",
-    "dynamic_splitfuse",
-)
 SCHEDULING_POLICIES = ("fcfs", "priority")
 ADMISSIONS = ("chunk", "full_sequence", "reserved_output")
 NULL_BLOCKS = 1  # vLLM keeps block 0 for padding
-MAX_SLOTS = 1 << 14  # what the kernel's packed heap entries can address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +50,10 @@ class SchedulerSettings:
     of verify passes that accept each of them, as vLLM logs it ("Per-position acceptance rate").
     `pp_max_micro_batch_size` limits the requests of one batch in a pipeline (SGLang's flag; 0: no
     limit, as in vLLM). How many stages there are is the StepCost's to say.
+
+    `kv_layout` is how layers with windows share the pool, None where every layer keeps everything.
+    `num_blocks` then are what the same memory would be worth in requests of max_model_len; they
+    count where replay does not follow the layout (see `counted_in`).
     """
 
     max_num_batched_tokens: int
@@ -73,6 +72,7 @@ class SchedulerSettings:
     num_speculative_tokens: int = 0
     acceptance_rates: tuple[float, ...] = ()
     pp_max_micro_batch_size: int = 0
+    kv_layout: KvLayout | None = None
 
     def __post_init__(self) -> None:
         """Refuse settings with which the engine would not start."""
@@ -90,7 +90,7 @@ class SchedulerSettings:
         self._refuse_speculation()
 
     def _refuse_speculation(self) -> None:
-        for problem in _rate_problems(self.num_speculative_tokens, self.acceptance_rates):
+        for problem in rate_problems(self.num_speculative_tokens, self.acceptance_rates):
             raise ValueError(problem.message)
         if self.policy == "sglang" and self.num_speculative_tokens:
             raise ValueError("speculation is replayed for vllm")
@@ -98,7 +98,7 @@ class SchedulerSettings:
             raise ValueError("speculation is replayed for policies that mix prefill and decode")
 
     def _refuse_sizes(self) -> None:
-        for problem in _size_problems(self.max_num_batched_tokens, self.max_num_seqs):
+        for problem in size_problems(self.max_num_batched_tokens, self.max_num_seqs):
             raise ValueError(problem.message)
         if self.block_size < 1 or self.num_blocks < 1 or self.long_prefill_token_threshold < 0:
             raise ValueError(
@@ -125,8 +125,6 @@ class SchedulerSettings:
             raise ValueError("dynamic_splitfuse admits by full_sequence")
         if self.scheduling_policy == "priority" and self.policy != "vllm_v1":
             raise ValueError("scheduling_policy priority is vllm_v1's")
-        if self.scheduling_policy == "priority" and self.enable_prefix_caching:
-            raise ValueError("the prefix cache is replayed for scheduling_policy fcfs")
 
     @classmethod
     def of(
@@ -150,7 +148,7 @@ class SchedulerSettings:
         InputError
             Replay does not know the engine's policy, or cannot follow what the deployment asks for.
         """
-        problems = _unknown(deployment, engine, acceptance_rates)
+        problems = unknown(deployment, engine, acceptance_rates)
         if problems:
             raise InputError(problems)
         # SGLang's pool is counted in tokens, the last of a sequence's pages being part full.
@@ -166,6 +164,8 @@ class SchedulerSettings:
             enable_prefix_caching=deployment.enable_prefix_caching and engine.policy == "vllm_v1",
             num_speculative_tokens=deployment.num_speculative_tokens,
             acceptance_rates=acceptance_rates,
+            kv_layout=memory.layout
+            and replace(memory.layout, num_blocks=memory.layout.num_blocks - NULL_BLOCKS),
         )
 
     def under(self, policy: str | None, scheduling_policy: str | None) -> SchedulerSettings:
@@ -185,7 +185,7 @@ class SchedulerSettings:
         else:
             changes = _memory_rules(chosen, self)
         order = scheduling_policy or self.scheduling_policy
-        caches = self.enable_prefix_caching and chosen == "vllm_v1" and order == "fcfs"
+        caches = self.enable_prefix_caching and chosen == "vllm_v1"
         changes |= {"scheduling_policy": order, "enable_prefix_caching": caches}
         try:
             return replace(self, **changes)  # type: ignore[arg-type]
@@ -199,6 +199,39 @@ class SchedulerSettings:
         if self.policy == "sglang":  # a request and its whole output must leave a token free
             return self.num_blocks - 2
         return (self.num_blocks - self.watermark_blocks) * self.block_size
+
+    def with_kv_cache(self, factor: float) -> SchedulerSettings:
+        """Return the settings with `factor` times the KV cache."""
+        layout = self.kv_layout
+        return replace(
+            self,
+            num_blocks=max(1, int(self.num_blocks * factor)),
+            kv_layout=layout
+            and replace(layout, num_blocks=max(1, int(layout.num_blocks * factor))),
+        )
+
+    def fits_alone(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether a request that is to hold so many tokens can run by itself."""
+        if self.kv_layout is None:
+            return tokens <= self.usable_tokens
+        peak = self.kv_layout.peak_blocks(tokens)
+        return peak <= self.num_blocks - self.watermark_blocks
+
+    def counted_in(self, *, tables: bool) -> SchedulerSettings:
+        """Return the settings with the blocks that a replay counts.
+
+        Parameters
+        ----------
+        tables
+            Whether it follows every block table of the layout; else a block is one of a request of
+            max_model_len, as if all layers kept everything.
+        """
+        layout = self.kv_layout
+        if layout is None:
+            return self
+        if tables and self.policy == "vllm_v1":
+            return replace(self, num_blocks=layout.num_blocks, block_size=layout.block_tokens)
+        return replace(self, kv_layout=None)
 
     @property
     def draft_slots(self) -> int:
@@ -228,54 +261,3 @@ def _memory_rules(policy: str, mine: SchedulerSettings) -> dict[str, object]:
         "num_blocks": blocks,
         "watermark_blocks": blocks // 100 if keeps_free else 0,
     }
-
-
-def _unknown(
-    deployment: Deployment, engine: Engine, acceptance_rates: tuple[float, ...]
-) -> list[Problem]:
-    """Return what keeps this deployment from being replayed."""
-    found = []
-    if engine.policy not in POLICIES:
-        hint = f"replay knows {', '.join(POLICIES)}; for this engine the closed forms apply"
-        found.append(
-            Problem(message=f"{engine.id} schedules by the policy {engine.policy}", hint=hint)
-        )
-    drafts = deployment.num_speculative_tokens
-    if engine.policy == "sglang" and (drafts or deployment.pipeline_parallel_size > 1):
-        hint = "set num_speculative_tokens to 0 and pipeline_parallel_size to 1, or take vllm"
-        found.append(
-            Problem(message="replay covers pipelines and speculation for vllm alone", hint=hint)
-        )
-    found += _size_problems(deployment.max_num_batched_tokens, deployment.max_num_seqs)
-    return found + _rate_problems(drafts, acceptance_rates)
-
-
-def _size_problems(budget: int, seqs: int) -> list[Problem]:
-    """Return what keeps `seqs` sequences from being replayed with a budget of tokens."""
-    found = []
-    if budget < seqs:
-        found.append(
-            Problem(
-                message=f"max_num_batched_tokens must be at least max_num_seqs: {budget} < {seqs}",
-                hint=f"take --max-num-seqs {budget} or less, or a larger --max-num-batched-tokens",
-            )
-        )
-    if not 1 <= seqs <= MAX_SLOTS:
-        message = f"max_num_seqs must lie between 1 and {MAX_SLOTS}, not {seqs}"
-        found.append(Problem(message=message, hint="take another --max-num-seqs"))
-    return found
-
-
-def _rate_problems(drafts: int, rates: tuple[float, ...]) -> list[Problem]:
-    """Return what is wrong with the acceptance rates of `drafts` drafts."""
-    hint = (
-        "give --acceptance-rates one share for each draft, never rising, as vLLM logs them"
-        " (Per-position acceptance rate)"
-    )
-    if len(rates) != drafts:
-        message = f"num_speculative_tokens is {drafts}, but there are {len(rates)} acceptance rates"
-        return [Problem(message=message, hint=hint)]
-    if any(not 0.0 <= rate <= 1.0 for rate in rates) or list(rates) != sorted(rates)[::-1]:
-        shown = ", ".join(f"{rate:g}" for rate in rates)
-        return [Problem(message=f"the acceptance rates {shown} are no falling shares", hint=hint)]
-    return []

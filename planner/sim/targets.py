@@ -45,7 +45,9 @@ class Judging:
     edges: Sequence[Floats]  # evaluation windows, for each class
     window: Ints  # of each request, -1: outside
     targets: tuple[ClassTarget, ...]  # ITL first, as the kernel wants them
-    allowed: Ints  # [targets, windows] violations that can still happen; ITL: 0, a counter
+    # [targets, windows] violations that can still happen; ITL: 0, a counter, and behind all targets
+    # a row for each ITL target with the gaps above it that it can afford
+    allowed: Ints
 
 
 def window_of(times_s: Floats, edges: Floats) -> Ints:
@@ -112,15 +114,32 @@ def judging(
     rejected: NDArray[np.int8],
     classes: Sequence[WorkloadClass],
     edges: Sequence[Floats],
+    *,
+    follows_ends: bool = False,
 ) -> Judging:
     """Prepare targets and, per window, how many violations each can afford.
 
     Rejected requests are violations already.
+
+    Parameters
+    ----------
+    requests, rejected
+        The trace, and why each request is turned away (0: it is served).
+    classes, edges
+        The targets, and the evaluation windows of each class of the trace.
+    follows_ends
+        Whether arrivals wait for the ends of others, and may move.
     """
     window = _windows_of(requests, edges)
     targets = class_targets(classes, requests.class_names)
     widest = max(len(own) for own in edges) - 1
-    allowed = np.full((len(targets), widest), UNLIMITED, np.int64)
+    itl = [each for each in targets if each.metric == world.ITL]
+    allowed = np.full((len(targets) + len(itl), widest), UNLIMITED, np.int64)
+    for k, each in enumerate(itl):
+        own = edges[each.class_id]
+        allowed[len(targets) + k, : len(own) - 1] = gaps_allowed(
+            requests, rejected, each, own, follows_ends=follows_ends
+        )
     turned_away = np.flatnonzero(rejected)
     for k, each in enumerate(targets):
         if each.metric == world.ITL:
@@ -133,6 +152,28 @@ def judging(
             within = needed(each.target.percentile, int(total[i]))
             allowed[k, i] = total[i] - within - failed[i]
     return Judging(edges=edges, window=window, targets=targets, allowed=allowed)
+
+
+def gaps_allowed(
+    requests: Requests,
+    rejected: NDArray[np.int8],
+    each: ClassTarget,
+    edges: Floats,
+    *,
+    follows_ends: bool,
+) -> Ints:
+    """Return how many gaps above an ITL target each window can afford at most.
+
+    How many gaps a window will hold is known only when it is over. Requests that arrive before its
+    end bound them: output − 1 gaps each. Of fewer gaps fewer may be above the target.
+    """
+    mine = (requests.class_id == each.class_id) & (rejected == 0)
+    gaps = np.concatenate(([0], np.cumsum(np.maximum(requests.output_tokens[mine] - 1, 0))))
+    before = np.searchsorted(requests.arrival_s[mine], edges[1:], side="right")
+    if follows_ends:
+        before[:] = len(gaps) - 1
+    most = [int(n) for n in gaps[before]]
+    return np.array([n - needed(each.target.percentile, n) if n else 0 for n in most], np.int64)
 
 
 def _windows_of(requests: Requests, edges: Sequence[Floats]) -> Ints:

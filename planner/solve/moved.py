@@ -248,8 +248,7 @@ def _memory(decision: Decision, asked: Asked) -> Iterator[Sensitivity]:
     """Yield more and less KV cache."""
     settings = asked.trial.settings
     for change, factor in (("+10 %", 1.0 + KV_MOVE), ("−10 %", 1.0 - KV_MOVE)):
-        blocks = max(1, int(settings.num_blocks * factor))
-        trial = replace(asked.trial, settings=replace(settings, num_blocks=blocks))
+        trial = replace(asked.trial, settings=settings.with_kv_cache(factor))
         count, miss = asked.of(trial).fewest(decision.replicas, easier=factor > 1.0)
         yield _row(decision, "kv_capacity", change, count, miss=miss)
 

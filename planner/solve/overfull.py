@@ -8,8 +8,8 @@ import numpy as np
 
 from planner.sim.measuring import Totals
 from planner.sim.replay import Replay
-from planner.sim.run import HIGH_USE
 from planner.sim.series import Series
+from planner.sim.tables import HIGH_USE
 from planner.solve.case import Decision
 from planner.solve.plan import FirstPreemption, KvPeak
 from planner.solve.verify import Span

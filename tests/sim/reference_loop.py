@@ -24,19 +24,18 @@ def sent(future, ready, line):
     return jobs
 
 
-def following(engine=Engine):
-    """Return `engine` with arrivals that follow ends."""
+def following_step(engine):
+    """Return `engine` with what happens to arrivals in a step, for its hooks to call."""
 
-    class Following(engine):
-        def __init__(self, jobs, settings, cost):
+    class Steps(engine):
+        def __init__(self, jobs, *rest):
             self.line, self.closed = deque(), False
-            super().__init__(jobs, settings, cost)
+            super().__init__(jobs, *rest)
             self.place = {job: i for i, job in enumerate(jobs)}
             self.future = deque(job for job in jobs if job.arrival_s > -math.inf)
             self.arrivals = [job.arrival_s for job in self.future]
 
-        def emit(self, job):
-            super().emit(job)
+        def note_end(self, job):
             if not job.done:
                 return
             ready_s = job.token_s[-1]
@@ -47,9 +46,9 @@ def following(engine=Engine):
                 after.arrival_s = max(after.earliest_s, ready_s + after.think_s)
                 self.released.append(after)
 
-        def step(self, batch):
+        def step_of(self, run):
             self.released, self.ready = [], []
-            super().step(batch)
+            run()
             before = {job: job.arrival_s for job in self.future}
             self.released += sent(self.future, self.ready, self.line)
             coming = [*self.future, *self.released]
@@ -60,5 +59,35 @@ def following(engine=Engine):
                     self.margin_s = min(self.margin_s, abs(job.arrival_s - self.now))
                     bisect.insort(self.arrivals, job.arrival_s)
             self.future = deque(coming)
+
+    return Steps
+
+
+def following(engine=Engine):
+    """Return `engine` with arrivals that follow ends; pipelines have other hooks."""
+    if hasattr(engine, "come_back"):
+        return following_pipeline(engine)
+
+    class Following(following_step(engine)):
+        def emit(self, job):
+            super().emit(job)
+            self.note_end(job)
+
+        def step(self, batch):
+            self.step_of(lambda: super(Following, self).step(batch))
+
+    return Following
+
+
+def following_pipeline(engine):
+    """Return a pipeline's engine with arrivals that follow ends."""
+
+    class Following(following_step(engine)):
+        def give(self, job, tokens, scheduled):
+            super().give(job, tokens, scheduled)
+            self.note_end(job)
+
+        def come_back(self):
+            self.step_of(super().come_back)
 
     return Following

@@ -7,14 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from reference_prefix import CachingEngine
+from reference_priority import ByPriority
 from sim_cases import assert_same, case, plain_cost, requests_of
-from test_equality import MARGIN_S
+from test_equality import MARGIN_S, leave_out_ties
 from test_prefix import trace_of, with_ids
 
 from planner.errors import InputError
 from planner.sim.replay import replay
 from planner.sim.routing import CacheAware
 from planner.sim.settings import SchedulerSettings
+from planner.spec.slo import WorkloadClass
 
 
 def overlap(engine, job):
@@ -27,14 +29,15 @@ def overlap(engine, job):
     return count
 
 
-def routed(one, unit, replicas, rule):
+def routed(one, unit, replicas, rule, bases=(CachingEngine,), **fields):
     """Route and run; return (engines, choices, how often each branch decided)."""
-    kind = type("Unit", (CachingEngine,), {"unit": unit})
+    kind = type("Unit", bases, {"unit": unit, **fields})
     engines = [kind([], one.settings, one.cost) for _ in range(replicas)]
     assigned = [[] for _ in engines]
     choices, branches, last = [], {"load": 0, "cache": 0, "none": 0}, replicas - 1
     for engine in engines:
         engine.arrivals = [job.arrival_s for job in one.jobs]
+        engine.place = {job: i for i, job in enumerate(one.jobs)}
     for job in one.jobs:
         job.table, job.lost = [], 0
         loads = []
@@ -102,6 +105,31 @@ def test_every_choice_and_time_equals_the_reference():
             all_branches[name] += count
     assert compared >= 30
     assert min(all_branches.values()) > 60
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_priorities_behind_a_cache_aware_router(seed):
+    one = case(seed, tight=seed % 2 == 1, asynchronous=seed % 3 == 1, most=120)
+    unit = one.settings.block_size
+    with_ids(one, np.random.default_rng(seed), unit=unit)
+    rule = CacheAware(cache_threshold=0.1, balance_abs_threshold=3)
+    ranks = (2, 0, 1)
+    both = (ByPriority, CachingEngine)
+    engines, choices, _ = routed(one, unit, 3, rule, both, priority=ranks)
+    leave_out_ties(min(engine.margin_s for engine in engines))
+    done = replay(
+        trace_of(one, unit),
+        one.cost,
+        replace(one.settings, enable_prefix_caching=True, scheduling_policy="priority"),
+        replicas=3,
+        routing="cache_aware",
+        cache_aware=rule,
+        classes=[WorkloadClass(name=f"class{c}", targets=(), priority=ranks[c]) for c in range(3)],
+        debug=True,
+    )
+    assert done.replica.tolist() == choices
+    assert_same(done, one.jobs)
+    assert done.totals.hit_tokens == sum(engine.hit_tokens for engine in engines)
 
 
 ROOMY = SchedulerSettings(

@@ -11,12 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reference_loop import following
+from reference_pipeline import PipelineEngine
 from reference_sglang import SGLang
 from reference_vllm_v0 import WholePrompts
 from reference_vllm_v1 import Engine, Job
 from sim_cases import assert_same, case, plain_cost, requests_of, trace
 from test_bench_sim import cost_8b
 from test_equality import cases, common, leave_out_ties, unchunked
+from test_pipeline import drawn as accepted
+from test_pipeline import fewer, in_stages, rates
 from test_sglang import unmixed
 
 from planner.errors import InputError
@@ -28,7 +31,8 @@ from planner.sim.settings import SchedulerSettings
 
 
 def run(one, engine, line=None):
-    replica = following(engine)(one.jobs, one.settings, one.cost)
+    drafts = (accepted(one),) if engine is PipelineEngine else ()
+    replica = following(engine)(one.jobs, one.settings, one.cost, *drafts)
     replica.line, replica.closed = deque(line or ()), line is not None
     replica.run()
     leave_out_ties(replica.margin_s)
@@ -92,6 +96,19 @@ def test_sessions_at_a_prefill_first_engine(one, sessions, seed, latency):
 @given(cases(tight=True), st.integers(0, 100), *drawn)
 def test_sessions_at_sglang(one, spare, sessions, seed, latency):
     check_sessions(unmixed(one, spare=spare), sessions, seed, latency, SGLang)
+
+
+@fewer
+@given(cases(tight=True, cached=True), st.integers(1, 4), rates, *drawn)
+def test_sessions_in_a_pipeline(one, stages, shares, sessions, seed, latency):
+    one = in_stages(one, stages, len(shares), shares)
+    check_sessions(one, sessions, seed, latency, PipelineEngine)
+
+
+@fewer
+@given(cases(tight=True), st.integers(2, 4), st.integers(1, 20))
+def test_clients_of_a_pipeline(one, stages, concurrency):
+    check_clients(in_stages(one, stages), concurrency, PipelineEngine)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -247,19 +264,13 @@ def test_what_is_not_combined():
     )
     cost = plain_cost(1.0, 64, 4)
     staged = replace(cost, stages=2)
-    for routing in ("least_loaded", "cache_aware"):
-        with pytest.raises(InputError, match=f"{routing} where requests arrive by themselves"):
-            replay(requests, cost, settings, replicas=2, routing=routing, concurrency=4)
-    for how in ({"concurrency": 4}, {"follow_sessions": True}):
-        with pytest.raises(InputError, match="closed loops are replayed without pipelines"):
-            replay(requests, staged, settings, **how)
+    with pytest.raises(InputError, match="least_loaded through pipelines where requests arrive"):
+        replay(requests, staged, settings, replicas=2, routing="least_loaded", concurrency=4)
     with pytest.raises(InputError, match="closed loops are replayed without separate pools"):
         refuse_pools(settings, follows_ends=True)
     urgent = replace(settings, scheduling_policy="priority")
     with pytest.raises(InputError, match="priority is replayed without pipelines, drafts"):
         replay(requests, staged, urgent)
-    with pytest.raises(InputError, match="priority is replayed without cache_aware"):
-        replay(requests, cost, urgent, routing="cache_aware")
     pool, late = (Pool(cost=cost, settings=each) for each in (settings, urgent))
     link = Link(kv_bytes_per_token=1.0, bytes_per_s=1e4)
     for pools in ((pool, late), (late, pool)):

@@ -280,13 +280,18 @@ def test_separate_pools(run):
     assert "(2 prefill + 3 decode) × (1 × h100-sxm)" in run(*words).stdout
 
 
-def test_pools_and_pipelines_do_not_follow_ends(run):
+def test_pools_do_not_follow_ends_and_pipelines_do(run):
     pools = ["--prefill-replicas", 1, "--kv-link-bytes-per-s", "50e9"]
     for words in (["--concurrency", 4], ["--sessions"]):
         with pytest.raises(InputError, match="closed loops are replayed without separate pools"):
             run(*pools, *words)
-        with pytest.raises(InputError, match="closed loops are replayed without pipelines"):
-            run("--pp", 2, *words)
+        routed = ["--replicas", 2, "--routing", "least_loaded", *words]
+        with pytest.raises(InputError, match="least_loaded through pipelines where requests"):
+            run("--pp", 2, *routed)
+        for how in (["--pp", 2, *words], routed):
+            data = json.loads(run("--json", *how).stdout)
+            assert data["replay"]["rejected"] == {}
+            assert all(each["ttft_s"]["count"] for each in data["classes"])
     with pytest.raises(InputError, match="priority is replayed without separate pools"):
         run(*pools, "--scheduling-policy", "priority")
 

@@ -106,6 +106,8 @@ non_torch|N|B|NCCL, context and the like
 graphs|G|B|CUDA graphs, where they count inside the budget
 block_tokens|b|tokens|tokens of a KV block
 in_flight_tokens|f|tokens|tokens scheduled and not yet computed
+state_bytes|s|B|state of one recurrent layer, per sequence
+layer_bytes_per_token|k_l|B/token|KV cache of one token in one layer
 base|c₀|B|fixed reserve
 per_chunk_token|c|B/token|reserve per chunk token
 per_gpu|g|B|reserve per GPU of the replica

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import clock, heap, ledger, meter, prefix, release
+from planner.sim.kernel import clock, heap, ledger, meter, prefix, release, windows
 from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
 from planner.sim.kernel.world import E2E, TTFT, World
 
@@ -37,7 +37,7 @@ def add_chunk(w: World, slot: int, chunk: int) -> None:
     for g in range(len(w.groups)):
         group = w.groups[g]
         st.batch_pair_s += group.pair_s * clock.attended_pairs(past, chunk, group.window)
-    if st.caching == 1:
+    if st.caching == 1 and w.slots[slot].planned == 0:
         prefix.file_blocks(w, slot, past, past + chunk)
     w.slots[slot].computed = past + chunk
     if past + chunk == w.slots[slot].total:
@@ -236,13 +236,19 @@ def emit_first(w: World, slot: int) -> None:
             st.batch_full = 0
     else:
         ledger.join_decodes(w, slot)
+        if st.windowed == 1:
+            windows.join(w, slot)
 
 
 @rare
 def rejoin_starved(w: World) -> None:
     """Take the decodes that the last step left out back among the others."""
     for i in range(w.st.late):
-        ledger.join_decodes(w, w.slots[i].starved_list)
+        slot = w.slots[i].starved_list
+        ledger.join_decodes(w, slot)
+        if w.st.windowed == 1:
+            w.slots[slot].in_flight = 0
+            windows.join(w, slot)
 
 
 @part
@@ -261,6 +267,8 @@ def after_steps(w: World) -> None:
         due = ledger.is_completion(w, entry)
         st.heap_size = heap.pop(w.heap, st.heap_size)
         if due:
+            if st.windowed == 1:
+                windows.uncount(w, entry & SLOT_MASK)
             ledger.leave_decodes(w, entry & SLOT_MASK)
             finish(w, entry & SLOT_MASK)
     for i in range(st.fresh):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -44,6 +46,25 @@ def lightest(loads: NDArray[np.int64], overlaps: NDArray[np.int64], least: int, 
     return choice
 
 
+@part
+def least_overlap(
+    loads: NDArray[np.int64],
+    overlaps: NDArray[np.int64],
+    blocks: int,
+    thresholds: Any,  # noqa: ANN401 - a tuple or an array of three
+) -> int:
+    """Return the blocks that the chosen replica must hold at least, of a prompt of `blocks`."""
+    low = loads[0]
+    high = loads[0]
+    best = overlaps[0]
+    for r in range(1, len(loads)):
+        low = min(low, loads[r])
+        high = max(high, loads[r])
+        best = max(best, overlaps[r])
+    uneven = high - low > thresholds[1] and high > thresholds[2] * low
+    return 0 if uneven or best <= thresholds[0] * blocks else int(best)
+
+
 @entry
 def run_cache_aware(
     fleet: Fleet,
@@ -69,17 +90,8 @@ def run_cache_aware(
                 return
             loads[r] = outstanding(f.states[r], assigned[r], at_s)
             overlaps[r] = cached_blocks(f, r, number)
-        low = loads[0]
-        high = loads[0]
-        best = overlaps[0]
-        for r in range(1, replicas):
-            low = min(low, loads[r])
-            high = max(high, loads[r])
-            best = max(best, overlaps[r])
         blocks = ledger.blocks_of(f.requests[number].input_tokens, f.states[0].block_size)
-        uneven = high - low > thresholds[1] and high > thresholds[2] * low
-        if uneven or best <= thresholds[0] * blocks:
-            best = 0
+        best = least_overlap(loads, overlaps, blocks, thresholds)
         chosen = lightest(loads, overlaps, best, chosen)
         append(f, chosen, tails[chosen], number)
         tails[chosen] = number

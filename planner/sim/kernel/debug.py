@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.sim.jit import rare
-from planner.sim.kernel import ledger, prefix
+from planner.sim.kernel import ledger, prefix, windows
 from planner.sim.kernel.world import World
 
 FAULTS = (
@@ -96,7 +96,10 @@ def conservation_fault(w: World) -> int:
     while slot >= 0 and listed <= st.running:
         s = w.slots[slot]
         listed += 1
-        used += ledger.blocks_of(held_tokens(w, slot), st.block_size) - shared_blocks(w, slot)
+        if st.windowed == 1:
+            used += windows.held_blocks(w, slot, held_tokens(w, slot))
+        else:
+            used += ledger.blocks_of(held_tokens(w, slot), st.block_size) - shared_blocks(w, slot)
         if s.decoding == 1:
             kv_tokens += s.start + st.step
             for g in range(len(w.groups)):

@@ -22,6 +22,7 @@ class Fleet(NamedTuple):
     table: Any
     groups: Any
     residue: NDArray[np.int64]
+    shed: NDArray[np.int64]
     classes: NDArray[np.int64]
     heap: NDArray[np.int64]
     cross_heap: NDArray[np.int64]
@@ -51,6 +52,7 @@ def member(f: Fleet, r: int) -> World:
         f.table,
         f.groups[r],
         f.residue[r],
+        f.shed[r],
         f.classes[r],
         f.heap[r],
         f.cross_heap[r],

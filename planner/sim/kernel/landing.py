@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import batch, ledger, meter, prefix
+from planner.sim.kernel import batch, ledger, meter, prefix, release
 from planner.sim.kernel.pipeline import CHUNK, FIRST, Pipe
 from planner.sim.kernel.world import World
 
@@ -69,6 +69,8 @@ def finish(w: World, number: int) -> None:
     w.requests[number].finish_s = st.now
     st.finished += 1
     w.bins[st.bin].finished += 1
+    if len(w.turns) > 0:
+        release.follow_up(w, number)
     if len(w.targets) > st.itl_targets:
         batch.judge(w, number, False)
 

@@ -7,8 +7,11 @@ from planner.sim.kernel import heap
 from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
 from planner.sim.kernel.world import World
 
-GROUP_BITS = 6  # a window crossing's payload is (slot << GROUP_BITS) | window group
-GROUP_MASK = (1 << GROUP_BITS) - 1
+# A window crossing's payload is (slot << GROUP_BITS) | (kind << KIND_BIT) | window group.
+GROUP_BITS = 6
+KIND_BIT = 5
+GROUP_MASK = (1 << KIND_BIT) - 1
+FILLS, SHEDS = 0, 1  # the context fills the window, or soon gives blocks back
 
 
 @part
@@ -87,18 +90,30 @@ def next_completion(w: World) -> int:
 
 
 @part
-def is_crossing(w: World, entry: int) -> bool:
-    """Return whether a window crossing is still due."""
-    payload = entry & SLOT_MASK
-    slot = w.slots[payload >> GROUP_BITS]
-    g = payload & GROUP_MASK
-    due = w.groups[g].window - slot.start
-    return bool(slot.decoding == 1 and (slot.growing >> g) & 1 == 1 and due == entry >> SLOT_BITS)
+def crossing_step(w: World, slot: int, g: int, kind: int) -> int:
+    """Return the step from which a decode's context has filled window `g`, or begins to shed."""
+    due = w.groups[g].window - w.slots[slot].start
+    return int(due + kind * (1 + w.st.asynchronous))
 
 
 @rare
-def push_crossing(w: World, slot: int, g: int) -> None:
-    """Note the step at which a decode's context fills window group `g`."""
+def is_crossing(w: World, entry: int) -> bool:
+    """Return whether a window crossing is still due."""
+    payload = entry & SLOT_MASK
+    place = payload >> GROUP_BITS
+    kind = (payload >> KIND_BIT) & 1
+    g = payload & GROUP_MASK
+    slot = w.slots[place]
+    if slot.decoding == 0 or crossing_step(w, place, g, kind) != entry >> SLOT_BITS:
+        return False
+    if kind == SHEDS:
+        return bool(slot.settled == 1 and (slot.shedding >> g) & 1 == 0)
+    return bool((slot.growing >> g) & 1 == 1)
+
+
+@rare
+def push_crossing(w: World, slot: int, g: int, kind: int) -> None:
+    """Note the step at which a decode's context crosses window group `g`."""
     st = w.st
     if st.cross_size == len(w.cross_heap):
         kept = 0
@@ -108,21 +123,32 @@ def push_crossing(w: World, slot: int, g: int) -> None:
                 kept += 1
         heap.heapify(w.cross_heap, kept)
         st.cross_size = kept
-    due = w.groups[g].window - w.slots[slot].start
-    entry = (due << SLOT_BITS) | (slot << GROUP_BITS) | g
-    st.cross_size = heap.push(w.cross_heap, st.cross_size, entry)
+    entry = (crossing_step(w, slot, g, kind) << SLOT_BITS) | (slot << GROUP_BITS)
+    st.cross_size = heap.push(w.cross_heap, st.cross_size, entry | (kind << KIND_BIT) | g)
+
+
+@rare
+def count_shedding(w: World, slot: int, g: int) -> None:
+    """Count a settled decode whose context has outgrown window `g` by its residue class."""
+    s = w.slots[slot]
+    s.shedding |= 1 << g
+    w.shed[g, (s.start - w.st.asynchronous - w.groups[g].window) % w.st.block_size] += 1
 
 
 @part
 def pass_crossings(w: World) -> None:
-    """Stop the growth of decodes whose context has filled a window."""
+    """Stop the growth of decodes whose context has filled a window; have them shed."""
     st = w.st
     while st.cross_size > 0 and w.cross_heap[0] >> SLOT_BITS <= st.step:
         entry = w.cross_heap[0]
         if is_crossing(w, entry):
             g = entry & GROUP_MASK
-            w.slots[(entry & SLOT_MASK) >> GROUP_BITS].growing ^= 1 << g
-            w.groups[g].growing -= 1
+            slot = (entry & SLOT_MASK) >> GROUP_BITS
+            if (entry >> KIND_BIT) & 1 == SHEDS:
+                count_shedding(w, slot, g)
+            else:
+                w.slots[slot].growing ^= 1 << g
+                w.groups[g].growing -= 1
         st.cross_size = heap.pop(w.cross_heap, st.cross_size)
 
 
@@ -147,7 +173,7 @@ def join_decodes(w: World, slot: int) -> None:
         if tokens < group.window:
             s.growing |= 1 << g
             group.growing += 1
-            push_crossing(w, slot, g)
+            push_crossing(w, slot, g, FILLS)
 
 
 @part

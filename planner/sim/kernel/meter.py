@@ -41,6 +41,16 @@ def roll_bin(w: World) -> None:
 
 
 @rare
+def count_itl(w: World, k: int, window: int, within: int, above: int) -> None:
+    """Count gaps against ITL target `k`; it is lost when no more above it can be afforded."""
+    w.tally[k, window] += within
+    left = w.tally[len(w.targets) + k, window] - above
+    w.tally[len(w.targets) + k, window] = left
+    if left < 0:
+        w.st.lost = 1
+
+
+@rare
 def add_gaps(w: World, class_id: int, gap_s: float, count: int) -> None:
     """Count `count` gaps of one length for one class."""
     window = w.bin_window[w.st.bin, class_id]
@@ -48,8 +58,9 @@ def add_gaps(w: World, class_id: int, gap_s: float, count: int) -> None:
         return
     w.gaps[window, class_id, gap_bin(gap_s)] += count
     for k in range(w.st.itl_targets):
-        if w.targets[k].class_id == class_id and gap_s <= w.targets[k].limit_s:
-            w.tally[k, window] += count
+        if w.targets[k].class_id == class_id:
+            within = count if gap_s <= w.targets[k].limit_s else 0
+            count_itl(w, k, window, within, count - within)
 
 
 @part
@@ -76,7 +87,8 @@ def add_run_gaps(w: World, floor_s: float, first_s: float, slope_s: float, steps
         window = w.bin_window[w.st.bin, target.class_id]
         if window >= 0:
             within = clock.steps_below(floor_s, first_s, slope_s, steps, target.limit_s)
-            w.tally[k, window] += w.classes[target.class_id] * within
+            count = w.classes[target.class_id]
+            count_itl(w, k, window, count * within, count * (steps - within))
 
 
 @part

@@ -7,7 +7,7 @@ wherever it stands in the running list.
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import batch, ledger, prefix, queue
+from planner.sim.kernel import batch, ledger, prefix, queue, windows
 from planner.sim.kernel.world import World
 
 
@@ -42,18 +42,22 @@ def preempt(w: World, slot: int) -> None:
         s.computed = tokens - 1
         s.generated = tokens - request.input_tokens
         s.last_token_s = st.now - s.late_s
+        if st.windowed == 1:
+            windows.uncount(w, slot)
         ledger.leave_decodes(w, slot)
     else:
         st.partials -= 1
     early = st.prompt_blocks == 1 and s.computed < s.total
     held = s.total if early else s.computed
     if st.by_priority == 1:
+        held += s.planned
         resume = w.resume[s.request]
         resume.generated = s.generated
         resume.last_token_s = s.last_token_s
         resume.computed = s.computed
+        resume.run = -1
         queue.enqueue(w, s.request)
-        st.free_blocks += ledger.blocks_of(held, st.block_size)
+        prefix.give_back(w, slot, held, s.request)
     else:
         entry = w.slots[st.stacked]
         entry.stack_request = s.request
@@ -78,6 +82,27 @@ def make_room(w: World, slot: int, blocks: int) -> bool:
 
 
 @part
+def take_blocks(w: World, slot: int, chunk: int) -> bool:
+    """Give a running request the blocks for `chunk` tokens; return whether it survived that."""
+    st = w.st
+    if st.by_priority == 1:  # it has them: see plan_by_priority
+        if st.windowed == 1:
+            windows.visited(w, slot, chunk)
+        return True
+    if st.windowed == 1:
+        windows.shed_now(w, slot)
+    blocks = blocks_for(w, slot, chunk)
+    if w.slots[slot].decoding == 0 and st.prompt_blocks == 1:
+        blocks = 0
+    if not make_room(w, slot, blocks):
+        return False
+    st.free_blocks -= blocks
+    if st.windowed == 1:
+        windows.visited(w, slot, chunk)
+    return True
+
+
+@part
 def tokens_done(w: World, slot: int) -> int:
     """Return the tokens of a running request that have been computed."""
     s = w.slots[slot]
@@ -97,11 +122,7 @@ def least_urgent(w: World) -> int:
     victim = w.st.front
     slot = victim
     while slot >= 0:
-        number = w.slots[slot].request
-        rank = w.rank[w.requests[number].class_id]
-        other = w.slots[victim].request
-        worst = w.rank[w.requests[other].class_id]
-        if rank > worst or (rank == worst and number > other):
+        if queue.is_more_urgent(w, w.slots[victim].request, w.slots[slot].request):
             victim = slot
         slot = w.slots[slot].after
     return int(victim)
@@ -112,7 +133,19 @@ def blocks_for(w: World, slot: int, chunk: int) -> int:
     """Return the blocks that a running request needs for its next `chunk` tokens."""
     st = w.st
     done = tokens_done(w, slot)
-    return ledger.blocks_of(done + chunk, st.block_size) - ledger.blocks_of(done, st.block_size)
+    blocks = ledger.blocks_of(done + chunk, st.block_size) - ledger.blocks_of(done, st.block_size)
+    return int(blocks * st.tables)
+
+
+@rare
+def plan(w: World, slot: int, chunk: int) -> None:
+    """Give a running request the blocks for `chunk` tokens of this step, and file the full ones."""
+    st = w.st
+    st.free_blocks -= blocks_for(w, slot, chunk)
+    if st.caching == 1 and w.slots[slot].decoding == 0:
+        past = w.slots[slot].computed
+        prefix.file_blocks(w, slot, past, past + chunk)
+    w.slots[slot].planned = chunk
 
 
 @rare
@@ -129,24 +162,20 @@ def plan_by_priority(w: World, limit: int) -> None:
         slot = w.slots[slot].after
     slot = st.front
     budget = st.max_num_batched_tokens
-    free = st.free_blocks
     while slot >= 0 and budget > 0:
         after = w.slots[slot].after
         if w.slots[slot].zombie == 0:
+            if st.windowed == 1:
+                windows.shed_now(w, slot)
             chunk = next_chunk(w, slot, budget, limit)
             blocks = blocks_for(w, slot, chunk)
-            while blocks > free:
+            while blocks > st.free_blocks:
                 victim = least_urgent(w)
-                if w.slots[victim].planned > 0:
-                    budget += w.slots[victim].planned
-                    free += blocks_for(w, victim, w.slots[victim].planned)
-                free -= st.free_blocks
+                budget += w.slots[victim].planned
                 preempt(w, victim)
-                free += st.free_blocks
                 if victim == slot:
                     return
             after = w.slots[slot].after  # who was behind it may have gone
-            w.slots[slot].planned = chunk
+            plan(w, slot, chunk)
             budget -= chunk
-            free -= blocks
         slot = after

@@ -14,7 +14,7 @@ queue holds in excess. Nothing else moves the front of the queue, so the order i
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import ledger
+from planner.sim.kernel import ledger, windows
 from planner.sim.kernel.world import World
 
 
@@ -111,6 +111,27 @@ def forget_copy(w: World, node: int) -> None:
         w.first_node[key] = after
 
 
+@part
+def note_run(w: World, place: int, node: int) -> None:
+    """Note the node of a preempted request's own blocks; `place` is where it waits.
+
+    First come, first served, that is its place in the stack; by priority it is its number.
+    """
+    if w.st.by_priority == 1:
+        w.resume[place].run = node
+    else:
+        w.slots[place].stack_run = node
+
+
+@part
+def own_run(w: World, number: int) -> int:
+    """Return the node of the queue's head's own blocks, -1 if none are left."""
+    st = w.st
+    if st.by_priority == 1:
+        return int(w.resume[number].run)
+    return int(w.slots[st.stacked - 1].stack_run) if st.stacked > 0 else -1
+
+
 @rare
 def settle(w: World) -> None:
     """Take from the front of the queue the blocks that were handed out since the last time."""
@@ -134,7 +155,7 @@ def settle(w: World) -> None:
         if w.nodes[node].key >= 0:
             forget_copy(w, node)
         elif w.nodes[node].stack >= 0:
-            w.slots[w.nodes[node].stack].stack_run = -1
+            note_run(w, w.nodes[node].stack, -1)
         recycle(w, node)
 
 
@@ -149,7 +170,8 @@ def look_up(w: World, number: int, total: int) -> None:
     if st.hit_version == st.cache_version and st.hit_request == number:
         return
     prefix = w.prefix[number]
-    most = min(prefix.shared_blocks, (total - 1) // st.block_size)
+    full = (total - 1) // st.block_size
+    most = min(prefix.shared_blocks, full)
     hits = 0
     used = 0
     while hits < most:
@@ -159,10 +181,10 @@ def look_up(w: World, number: int, total: int) -> None:
         if w.nodes[node].holders > 0:
             used += 1
         hits += 1
-    if st.stacked > 0 and hits == prefix.shared_blocks:
-        run = w.slots[st.stacked - 1].stack_run
+    if hits == prefix.shared_blocks:
+        run = own_run(w, number)
         if run >= 0:
-            hits += min(w.nodes[run].count, w.nodes[run].full)
+            hits += min(w.nodes[run].count, w.nodes[run].full, full - hits)
     st.hit_blocks = hits
     st.hit_used = used
     st.hit_request = number
@@ -220,8 +242,8 @@ def file_blocks(w: World, slot: int, past: int, tokens: int) -> None:
 def release_filed(w: World, slot: int, tokens: int, stack: int) -> None:
     """Give back the blocks of a slot with `tokens` computed tokens, tail first.
 
-    `stack` is the request's place among the preempted, -1 if it will not come back. What is not
-    full has no hash: the current engine takes it before anything else, 0.11 in its turn.
+    `stack` is where the preempted request waits (see `note_run`), -1 if it will not come back. What
+    is not full has no hash: the current engine takes it before anything else, 0.11 in its turn.
     """
     st = w.st
     settle(w)
@@ -239,7 +261,7 @@ def release_filed(w: World, slot: int, tokens: int, stack: int) -> None:
         w.nodes[node].full = full - shared
         w.nodes[node].stack = stack
         if stack >= 0:
-            w.slots[stack].stack_run = node
+            note_run(w, stack, node)
         append(w, node)
         st.lru_blocks += queued
     st.free_blocks += blocks - shared
@@ -258,5 +280,7 @@ def give_back(w: World, slot: int, tokens: int, stack: int) -> None:
     """Give back the blocks of a slot that holds `tokens` tokens."""
     if w.st.caching == 1:
         release_filed(w, slot, tokens, stack)
+    elif w.st.windowed == 1:
+        w.st.free_blocks += windows.held_blocks(w, slot, tokens)
     else:
         w.st.free_blocks += ledger.blocks_of(tokens, w.st.block_size)

@@ -8,18 +8,51 @@ preempted among them where their priority and arrival put them.
 from __future__ import annotations
 
 from planner.sim.jit import part, rare
-from planner.sim.kernel import batch, heap, ledger, prefix, release
+from planner.sim.kernel import batch, ledger, prefix, release, windows
 from planner.sim.kernel.world import World
 
-NUMBER_BITS = 40  # a waiting entry is (rank << NUMBER_BITS) | request number; numbers go by arrival
-NUMBER_MASK = (1 << NUMBER_BITS) - 1
+
+@rare
+def is_more_urgent(w: World, a: int, b: int) -> bool:
+    """Return whether request `a` is before request `b` by priority, then arrival, then number."""
+    first = w.rank[w.requests[a].class_id]
+    second = w.rank[w.requests[b].class_id]
+    if first == second:
+        return release.precedes(w.requests, a, b)
+    return bool(first < second)
 
 
-@part
+@rare
 def enqueue(w: World, number: int) -> None:
     """Let a request wait where its priority and arrival put it."""
-    entry = (w.rank[w.requests[number].class_id] << NUMBER_BITS) | number
-    w.st.queued = heap.push(w.waiting, w.st.queued, entry)
+    child = int(w.st.queued)
+    while child > 0:
+        parent = (child - 1) >> 1
+        if is_more_urgent(w, w.waiting[parent], number):
+            break
+        w.waiting[child] = w.waiting[parent]
+        child = parent
+    w.waiting[child] = number
+    w.st.queued += 1
+
+
+@rare
+def dequeue(w: World) -> None:
+    """Take the most urgent of the waiting out of the queue."""
+    left = int(w.st.queued - 1)
+    number = w.waiting[left]
+    hole = 0
+    child = 1
+    while child < left:
+        if child + 1 < left and is_more_urgent(w, w.waiting[child + 1], w.waiting[child]):
+            child += 1
+        if is_more_urgent(w, number, w.waiting[child]):
+            break
+        w.waiting[hole] = w.waiting[child]
+        hole = child
+        child = 2 * hole + 1
+    w.waiting[hole] = number
+    w.st.queued = left
 
 
 @rare
@@ -61,7 +94,7 @@ def head_number(w: World) -> int:
     """Return the request at the head of the queue."""
     st = w.st
     if st.by_priority == 1:
-        return int(w.waiting[0] & NUMBER_MASK)
+        return int(w.waiting[0])
     return int(w.slots[st.stacked - 1].stack_request if st.stacked > 0 else st.head)
 
 
@@ -90,9 +123,12 @@ def head_cached(w: World, total: int) -> int:
 
 
 @part
-def head_fits(w: World, total: int, held: int, free_blocks: int) -> bool:
+def head_fits(w: World, total: int, cached: int, held: int, free_blocks: int) -> bool:
     """Return whether the queue's head, holding `held` tokens after its first chunk, may start."""
     size = w.st.block_size
+    if w.st.windowed == 1:
+        required = windows.needed_blocks(w, total, cached, held)
+        return bool(required <= free_blocks - w.st.watermark_blocks)
     required = ledger.blocks_of(total if w.st.full_sequence == 1 else held, size)
     required -= w.st.hit_used  # hits that are not in use come out of the free blocks
     return bool(required <= free_blocks - w.st.watermark_blocks)
@@ -113,7 +149,9 @@ def can_admit(w: World) -> bool:
     held = cached + min(total - cached, budget, chunk_limit(w))
     # Blocks that the decodes take can be the head's own hits, and then cost it nothing more.
     taken = 0 if alone or st.caching == 1 else w.residue[st.cross]
-    return head_fits(w, total, held, st.free_blocks - taken)
+    if st.windowed == 1:
+        taken = st.tables * taken - windows.shed_by_settled(w)
+    return head_fits(w, total, cached, held, st.free_blocks - taken)
 
 
 @part
@@ -123,9 +161,13 @@ def take_head(w: World, cached: int) -> int:
     slot = ledger.take_slot(w)
     s = w.slots[slot]
     s.growing = 0
+    s.settled = 0
+    s.shedding = 0
+    s.processed = cached
+    s.planned = 0
     if st.by_priority == 1:
         number = head_number(w)
-        st.queued = heap.pop(w.waiting, st.queued)
+        dequeue(w)
         st.recomputed_tokens += max(w.resume[number].computed - cached, 0)
         s.request = number
         s.generated = w.resume[number].generated
@@ -158,16 +200,20 @@ def admit(w: World, budget: int) -> None:
         total = head_tokens(w)
         cached = head_cached(w, total)
         chunk = min(total - cached, budget, limit)
-        if not head_fits(w, total, cached + chunk, st.free_blocks):
+        if not head_fits(w, total, cached, cached + chunk, st.free_blocks):
             break
         if (st.prefill_first == 1 or st.whole_prompts == 1) and cached + chunk < total:
             break  # prompts stay whole
         if st.one_prefill == 1 and st.batch_prefills > 0:
             break
-        run = w.slots[st.stacked - 1].stack_run if st.stacked > 0 else -1
+        run = prefix.own_run(w, head_number(w)) if st.caching == 1 else -1
         slot = take_head(w, cached)
         held = total if st.prompt_blocks == 1 else cached + chunk
-        st.free_blocks -= ledger.blocks_of(held, st.block_size)
+        if st.windowed == 1:
+            st.free_blocks -= windows.held_blocks(w, slot, held)
+            w.slots[slot].in_flight = chunk
+        else:
+            st.free_blocks -= ledger.blocks_of(held, st.block_size)
         if st.caching == 1:
             st.free_blocks += st.hit_blocks
             prefix.take_hits(w, slot, run)

@@ -6,6 +6,11 @@ arrival, when they are next: behind everything that has arrived before them.
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
 from planner.sim.jit import part, rare
 from planner.sim.kernel.world import World
 
@@ -13,45 +18,50 @@ LAST_SENT = -2  # the line when it is empty: LAST_SENT − the request that was 
 
 
 @part
-def is_earlier(w: World, a: int, b: int) -> bool:
+def precedes(requests: Any, a: int, b: int) -> bool:  # noqa: ANN401 - records
     """Return whether request `a` arrives before request `b`; ties go by their numbers."""
-    if w.requests[a].arrival_s == w.requests[b].arrival_s:
+    if requests[a].arrival_s == requests[b].arrival_s:
         return a < b
-    return bool(w.requests[a].arrival_s < w.requests[b].arrival_s)
+    return bool(requests[a].arrival_s < requests[b].arrival_s)
 
 
 @rare
-def push(w: World, number: int) -> None:
-    """Put a request whose arrival is known into the heap."""
-    st = w.st
-    child = int(st.released)
+def push_by_arrival(requests: Any, heap: NDArray[np.int64], size: int, number: int) -> int:  # noqa: ANN401
+    """Put a request whose arrival is known into a heap of `size`; return the new size."""
+    child = int(size)
     while child > 0:
         parent = (child - 1) >> 1
-        if is_earlier(w, w.releases[parent], number):
+        if precedes(requests, heap[parent], number):
             break
-        w.releases[child] = w.releases[parent]
+        heap[child] = heap[parent]
         child = parent
-    w.releases[child] = number
-    st.released += 1
+    heap[child] = number
+    return int(size + 1)
 
 
 @rare
-def pop(w: World) -> None:
-    """Take the request that arrives first out of the heap."""
-    st = w.st
-    st.released -= 1
-    number = w.releases[st.released]
+def pop_by_arrival(requests: Any, heap: NDArray[np.int64], size: int) -> int:  # noqa: ANN401
+    """Take the request that arrives first out of a heap of `size`; return the new size."""
+    left = int(size - 1)
+    number = heap[left]
     hole = 0
     child = 1
-    while child < st.released:
-        if child + 1 < st.released and is_earlier(w, w.releases[child + 1], w.releases[child]):
+    while child < left:
+        if child + 1 < left and precedes(requests, heap[child + 1], heap[child]):
             child += 1
-        if is_earlier(w, number, w.releases[child]):
+        if precedes(requests, number, heap[child]):
             break
-        w.releases[hole] = w.releases[child]
+        heap[hole] = heap[child]
         hole = child
         child = 2 * hole + 1
-    w.releases[hole] = number
+    heap[hole] = number
+    return left
+
+
+@part
+def push(w: World, number: int) -> None:
+    """Put a request whose arrival is known into the replica's heap."""
+    w.st.released = push_by_arrival(w.requests, w.releases, w.st.released, number)
 
 
 @part
@@ -113,12 +123,12 @@ def take_in(w: World) -> None:
         number = int(w.releases[0])
         before = st.arrived
         after = w.requests[before].following if before >= 0 else st.head
-        while after >= 0 and is_earlier(w, after, number):
+        while after >= 0 and precedes(w.requests, after, number):
             if w.requests[after].arrival_s > st.visible:
                 return
             st.arrived = before = after
             after = w.requests[before].following
-        pop(w)
+        st.released = pop_by_arrival(w.requests, w.releases, st.released)
         w.requests[number].following = after
         if before >= 0:
             w.requests[before].following = number

@@ -20,7 +20,17 @@ import numpy as np
 
 from planner.sim.by_reference import refer
 from planner.sim.jit import entry, part, rare
-from planner.sim.kernel import batch, clock, ledger, meter, preemption, queue, release
+from planner.sim.kernel import (
+    batch,
+    clock,
+    ledger,
+    meter,
+    preemption,
+    queue,
+    release,
+    window_runs,
+    windows,
+)
 from planner.sim.kernel.debug import conservation_fault
 from planner.sim.kernel.heap import SLOT_BITS
 from planner.sim.kernel.world import World
@@ -33,18 +43,22 @@ def schedule_totals(w: World) -> int:
     Return the budget left, or -1, nothing touched, if a block is missing.
     """
     st = w.st
-    free = st.free_blocks - w.residue[st.cross]
     budget = st.max_num_batched_tokens - st.decodes
     chunk = 0
     if st.partials > 0:
-        s = w.slots[st.partial]
-        chunk = min(s.total - s.computed, budget)
-        if st.prompt_blocks == 0:
+        chunk = min(w.slots[st.partial].total - w.slots[st.partial].computed, budget)
+    if st.windowed == 1:
+        if not windows.schedule_totals(w, chunk):
+            return -1
+    else:
+        free = st.free_blocks - w.residue[st.cross]
+        if st.partials > 0 and st.prompt_blocks == 0:
+            s = w.slots[st.partial]
             free -= ledger.blocks_of(s.computed + chunk, st.block_size)
             free += ledger.blocks_of(s.computed, st.block_size)
-    if free < 0:
-        return -1
-    st.free_blocks = free
+        if free < 0:
+            return -1
+        st.free_blocks = free
     if chunk > 0:
         batch.add_chunk(w, st.partial, chunk)
         st.partials -= st.fresh
@@ -67,19 +81,16 @@ def schedule_listed(w: World) -> int:
             continue
         if st.by_priority == 1 and s.planned == 0:
             break
-        chunk = preemption.next_chunk(w, slot, budget, limit)
-        if st.by_priority == 1:
-            chunk = s.planned
-        blocks = preemption.blocks_for(w, slot, chunk)
-        if s.decoding == 0 and st.prompt_blocks == 1:
-            blocks = 0
-        if not preemption.make_room(w, slot, blocks):
+        chunk = s.planned
+        if st.by_priority == 0:
+            chunk = preemption.next_chunk(w, slot, budget, limit)
+        if not preemption.take_blocks(w, slot, chunk):
             return int(budget)
-        st.free_blocks -= blocks
         budget -= chunk
         if s.decoding == 0:
             finished = st.fresh
             batch.add_chunk(w, slot, chunk)
+            s.planned = 0
             st.partials -= st.fresh - finished
         elif s.late_s > 0.0:
             w.slots[st.tardy].tardy_list = slot
@@ -99,10 +110,30 @@ def park_starved(w: World, slot: int) -> None:
             tokens = s.start + st.step
             s.total = tokens - 1
             s.generated = tokens - w.requests[s.request].input_tokens
+            if st.windowed == 1:
+                windows.uncount(w, slot)
             ledger.leave_decodes(w, slot)
             w.slots[st.late].starved_list = slot
             st.late += 1
+        s.in_flight = 0
         slot = s.after
+
+
+@part
+def steps_of_blocks(w: World, steps: int, waiting: bool) -> int:
+    """Return how many of the next `steps` decode-only steps the blocks change nothing for."""
+    if w.st.windowed == 0:
+        return ledger.steps_within(w, steps)
+    steps = window_runs.steps_within(w, steps)
+    return window_runs.steps_until_admission(w, steps) if waiting else steps
+
+
+@part
+def blocks_taken(w: World, steps: int) -> int:
+    """Return how many blocks the decodes take in the next `steps` steps, given ones off."""
+    if w.st.windowed == 1:
+        return window_runs.taken_blocks(w, steps)
+    return ledger.crossings(w, steps)
 
 
 @part
@@ -122,7 +153,7 @@ def decode_run(w: World, until_s: float) -> bool:
         if waiting or until_s < np.inf:
             steps = 1
         batch.release_zombies(w)
-    steps = ledger.steps_within(w, steps)
+    steps = steps_of_blocks(w, steps, waiting)
     if len(w.groups) > 0 and st.cross_size > 0:
         steps = min(steps, (w.cross_heap[0] >> SLOT_BITS) - st.step)
     floor = w.table[st.decodes].floor_s
@@ -151,7 +182,7 @@ def decode_run(w: World, until_s: float) -> bool:
         span = clock.run_s(floor, first, slope, steps)
     meter.add_run_gaps(w, floor, first, slope, steps)
     st.used_before = st.num_blocks - st.free_blocks
-    st.free_blocks -= ledger.crossings(w, steps)
+    st.free_blocks -= blocks_taken(w, steps)
     meter.add_sums(w, steps, span)
     st.fresh = 0
     st.ran_steps = steps
@@ -195,6 +226,8 @@ def notice(w: World) -> None:
     w.st.visible = w.st.now
     w.st.events += 1
     batch.release_zombies(w)
+    if w.st.windowed == 1:
+        windows.nothing_in_flight(w)
     if w.st.late > 0:
         batch.rejoin_starved(w)
 
@@ -223,14 +256,16 @@ def is_steady(w: World) -> bool:
     punctual = st.late == 0 and st.stalled == 0
     if st.caching == 1 and st.zombies > 0:
         return False  # the next step takes its blocks before theirs are free
-    return bool(st.partials == 0 and punctual and w.residue[st.cross] <= st.free_blocks)
+    if st.unsettled > 0 or st.tables * w.residue[st.cross] > st.free_blocks:
+        return False
+    return bool(st.partials == 0 and punctual)
 
 
 @part
 def next_event(w: World, until_s: float) -> bool:
     """Run up to the next event; return False if nothing more starts before `until_s`."""
     st = w.st
-    if st.released > 0:
+    if st.released > 0 and st.routed == 0:
         release.take_in(w)
     if st.by_priority == 1:
         queue.enqueue_arrivals(w)

@@ -28,7 +28,12 @@ STATE = np.dtype(
         ("watermark_blocks", "i8"),
         ("max_prefill_tokens", "i8"),  # SGLang: of a prefill batch, chunk apart
         ("observed", "i8"),  # a router looks at the cache between steps
+        ("routed", "i8"),  # a router takes what is released
         ("caching", "i8"),  # blocks are reused by the trace's ids
+        ("windowed", "i8"),  # KV cache groups give back what lies outside their windows
+        ("tables", "i8"),  # block tables of a request, over all groups
+        ("full_tables", "i8"),  # of them, those that keep everything
+        ("state_blocks", "i8"),  # of a request whatever its length
         ("trace_block", "i8"),  # tokens of a trace block
         ("unit_blocks", "i8"),  # engine blocks that end in one trace block, at most
         ("threshold", "i8"),  # long_prefill_token_threshold
@@ -71,6 +76,7 @@ STATE = np.dtype(
         ("partial", "i8"),  # the slot of the last of them
         ("stacked", "i8"),  # preempted requests at the front of the waiting queue
         ("zombies", "i8"),  # finished in the last step, unnoticed (asynchronous scheduling)
+        ("unsettled", "i8"),  # decodes that are watched, see planner.sim.kernel.windows
         ("late", "i8"),  # decodes that the current or last step left out
         ("tardy", "i8"),  # decodes of this step that the last one left out
         ("front", "i8"),  # running list, in admission order
@@ -142,16 +148,22 @@ SLOT = np.dtype(
         ("growing", "i8"),  # decode: bit g is set while the context is inside window g
         ("turn", "i8"),  # how many were admitted before
         ("planned", "i8"),  # by priority: tokens of the step being gathered
+        ("processed", "i8"),  # windows: tokens done at the last visit, if not settled
+        ("in_flight", "i8"),  # windows: tokens of the step before, if not settled
+        ("shedding", "i8"),  # settled: bit g is set when window g gives blocks back
         ("before", "i4"),
         ("after", "i4"),
         ("decoding", "i4"),
         ("zombie", "i4"),
+        ("settled", "i4"),
+        ("watched", "i4"),  # in unsettled_list
         # Lists that happen to have as much room as there are slots; not about this slot.
         ("vacant", "i4"),
         ("zombie_list", "i4"),
         ("fresh_list", "i4"),
         ("starved_list", "i4"),
         ("tardy_list", "i4"),
+        ("unsettled_list", "i4"),
         ("stack_request", "i4"),
         ("stack_generated", "i8"),
         ("stack_last_token_s", "f8"),
@@ -183,6 +195,7 @@ RESUME = np.dtype(
         ("last_token_s", "f8"),
         ("generated", "i8"),
         ("computed", "i8"),  # lost to the last preemption
+        ("run", "i8"),  # node of its own blocks in the prefix cache, -1: none left
     ],
     align=True,
 )
@@ -214,7 +227,7 @@ NODE = np.dtype(
         ("copy_before", "i4"),  # ring of the blocks with the same key, oldest first
         ("copy_after", "i4"),
         ("full", "i4"),  # run: full blocks, the last of it
-        ("stack", "i4"),  # run: its request's place among the preempted, -1: none
+        ("stack", "i4"),  # run: its request's place among the preempted, or number; -1: none
     ],
     align=True,
 )
@@ -233,6 +246,8 @@ TABLE = np.dtype(
 GROUP = np.dtype(
     [
         ("window", "i8"),
+        ("tables", "i8"),  # block tables that give back what lies outside the window
+        ("cap", "i8"),  # blocks of one of them that admission asks for, at most
         ("kv_s", "f8"),
         ("pair_s", "f8"),
         ("kv_tokens", "i8"),  # tokens the decodes of the next step attend in this group
@@ -270,11 +285,12 @@ class World(NamedTuple):
     table: Any  # TABLE [max_num_batched_tokens + 1]
     groups: Any  # GROUP [window groups]
     residue: NDArray[np.int64]  # [block_size] decodes by (start - 1) mod block_size
+    shed: NDArray[np.int64]  # [window groups, block_size] decodes that give a block back
     classes: NDArray[np.int64]  # decodes by class
     heap: NDArray[np.int64]  # completions by step
     cross_heap: NDArray[np.int64]  # window crossings by step
     resume: Any  # RESUME [n], of the preempted, for SGLang and priorities
-    waiting: NDArray[np.int64]  # [n] heap of the waiting, for priorities
+    waiting: NDArray[np.int64]  # [n] heap of the waiting requests, for priorities
     rank: NDArray[np.int64]  # [classes] order of their priorities, the most urgent is 0
     turns: Any  # TURN [n], where arrivals follow ends
     releases: NDArray[np.int64]  # [n] heap of the released
@@ -287,7 +303,8 @@ class World(NamedTuple):
     bin_window: NDArray[np.int64]  # [bins, classes] evaluation window, -1 outside
     gaps: NDArray[np.int64]  # [windows, classes, GAP_BINS] gaps between tokens
     targets: Any  # TARGET
-    tally: NDArray[np.int64]  # [targets, windows] ITL: gaps within; else violations still allowed
+    # [targets, windows] ITL: gaps within; else violations still allowed, ITL's in rows behind all
+    tally: NDArray[np.int64]
 
 
 def records(shape: int | tuple[int, ...], dtype: np.dtype[np.void]) -> Any:  # noqa: ANN401
