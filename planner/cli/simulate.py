@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command(
     epilog="""\b
 Example:
-  planner simulate --trace traces/week42.parquet --gpu h100 --slo slo.yaml --replicas 8
+  planner simulate --trace traces/week42.parquet --gpu h100 --slo slo.yaml --replicas 7
   planner simulate --trace day.parquet --gpu h200 --slo slo.yaml --replicas 12 \\
       --max-num-batched-tokens 2048 --json
 """,
