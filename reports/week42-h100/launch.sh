@@ -1,5 +1,5 @@
 #!/bin/sh
-# week42-h100: one of 9 replicas, H100-80GB-SXM
+# week42-h100: one of 8 replicas, H100-80GB-SXM
 # The flags are exactly those of plan.json.
 exec vllm serve meta-llama/Llama-3.1-8B-Instruct --dtype bfloat16 --kv-cache-dtype auto \
   --tensor-parallel-size 1 --pipeline-parallel-size 1 --data-parallel-size 1 \
