@@ -51,6 +51,8 @@ def context(plan: Plan, figures: tuple[str, ...]) -> dict[str, Any]:
         "sizes": len({group.tensor_parallel_size for group in plan.search}),
         "trimmed": "max_model_len_trimmed" in {finding.id for finding in plan.findings},
         "unchanged": unchanged(plan),
+        "kv_less_graphs": kv_less_graphs(plan),
+        "defaults": not any(row.label == "engine defaults" for row in plan.alternatives),
         "one_class": len(plan.profile.classes) == 1,
         "least": least(plan),
         "targets_end": targets_end(plan),
@@ -121,6 +123,15 @@ def margins(plan: Plan) -> list[BatchCell]:
     cells = () if plan.batch_map is None else plan.batch_map.cells
     known = [c for c in cells if c.replay_margin is not None or c.replay_missed is not None]
     return known if len(known) > 1 else []
+
+
+def kv_less_graphs(plan: Plan) -> int:
+    """Return the KV tokens if the engine took its CUDA graphs out of the budget; 0: it does."""
+    memory = plan.concurrency.memory
+    if memory.graphs_in_budget or not memory.kv_bytes > 0.0:
+        return 0
+    share = (memory.kv_bytes - memory.graphs_bytes) / memory.kv_bytes
+    return int(memory.num_blocks * share) * memory.block_tokens
 
 
 def least(plan: Plan) -> bool:

@@ -192,7 +192,7 @@ def _why(
     if abs(change) <= SAME_COST:
         if barred:
             return "not_allowed", "same cost" + note
-        return "smaller_margin", "same cost" + _margin_beside(decision, deployment)
+        return "smaller_margin", "same cost"
     detail = f"{100 * change:+.0f} %".replace("-", "−")
     confirmed = decision.confirmed
     if change < 0.0 and confirmed is not None and deployment in confirmed.asked:
@@ -205,24 +205,6 @@ def _why(
         miss = first_miss(decision, candidate, decision.replicas)
         detail += f"; at {counted(decision.replicas, 'replica')} for the load {miss}"
     return ("costs_more" if change > 0.0 else "not_allowed"), detail
-
-
-def _margin_beside(decision: Decision, deployment: Deployment) -> str:
-    """Return what replay found of a setting of equal cost, beside what it found of the plan."""
-    confirmed, nothing = decision.confirmed, (None, None)
-    margins = {} if confirmed is None else confirmed.margins
-    holds, misses = margins.get(deployment, nothing)
-    if misses is not None:
-        ours, _ = margins.get(decision.deployment, nothing)
-        plan = "" if ours is None else f", the plan holds at {_above(ours)}"
-        return f"; by replay it misses a target at {_above(misses)}{plan}"
-    if holds is not None:
-        return f"; by replay it holds at {_above(holds)}, no more than the plan was asked"
-    return "; not asked by replay"
-
-
-def _above(margin: float) -> str:
-    return f"{100 * margin:+.0f} % load" if margin else "the load itself"
 
 
 def first_miss(decision: Decision, candidate: Candidate, replicas: int) -> str:

@@ -69,18 +69,19 @@ def batch_map(decision: Decision, binding: Judged, found: Sequence[Family]) -> B
     columns = [_percentiles(decision, binding, cost, grid, check) for check in (first, following)]
     asked = _neighbours(family.candidates, chosen)
     cells = tuple(
-        BatchCell(
-            max_num_batched_tokens=member.deployment.max_num_batched_tokens,
-            max_num_seqs=member.deployment.max_num_seqs,
-            holds=bool(grid.stable[i] and (grid.missed[i] <= 1.0 + 1e-9).all()),
-            stable=bool(grid.stable[i]),
-            ttft_s=_at(columns[0], i),
-            gap_s=_at(columns[1], i),
-            limit=_limit(decision, binding, grid, i),
-            replicas=grid.replicas[i],
-            replay_holds=_replay_holds(decision, cost, member) if i in asked else None,
-            replay_margin=_margins(decision, member)[0],
-            replay_missed=_margins(decision, member)[1],
+        _with_answer(
+            BatchCell(
+                max_num_batched_tokens=member.deployment.max_num_batched_tokens,
+                max_num_seqs=member.deployment.max_num_seqs,
+                holds=bool(grid.stable[i] and (grid.missed[i] <= 1.0 + 1e-9).all()),
+                stable=bool(grid.stable[i]),
+                ttft_s=_at(columns[0], i),
+                gap_s=_at(columns[1], i),
+                limit=_limit(decision, binding, grid, i),
+                replicas=grid.replicas[i],
+                replay_holds=_replay_holds(decision, cost, member) if i in asked else None,
+                **_margins(decision, member),
+            )
         )
         for i, member in enumerate(grid.members)
     )
@@ -221,11 +222,23 @@ def _replay_holds(decision: Decision, cost: StepCost, member: Candidate) -> bool
     return trial.holds(load, decision.replicas, confirmed.spans)
 
 
-def _margins(decision: Decision, member: Candidate) -> tuple[float | None, float | None]:
+def _margins(decision: Decision, member: Candidate) -> dict[str, float | None]:
     """Return the margins above the load that the search's replay found to hold and to be missed."""
     confirmed = decision.confirmed
     nothing = (None, None)
-    return nothing if confirmed is None else confirmed.margins.get(member.deployment, nothing)
+    held, missed = (
+        nothing if confirmed is None else confirmed.margins.get(member.deployment, nothing)
+    )
+    return {"replay_margin": held, "replay_missed": missed}
+
+
+def _with_answer(cell: BatchCell) -> BatchCell:
+    """Return a cell whose margins know what the map itself asked at the needed load."""
+    if cell.replay_holds is None:
+        return cell
+    if cell.replay_holds:
+        return replace(cell, replay_margin=max(cell.replay_margin or 0.0, 0.0))
+    return replace(cell, replay_margin=None, replay_missed=0.0)
 
 
 def bounds(cells: Sequence[BatchCell], decision: Decision) -> Mapping[str, str]:

@@ -32,13 +32,16 @@ Progress = Callable[[str], None]
 ROUNDS = 4  # times the whole trace may reveal windows harder than those probed
 NEW_SPANS = 2  # windows added at a time
 SUSPECTS = 3  # windows that are asked again
+NEAR = 0.7  # of a limit: a window that comes nearer may decide once something is moved
+NEAR_SPANS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmed:
     """What replay says about the plan.
 
-    `whole` is the whole trace at the plan's load, `spans` the windows that decide, `asked` the
+    `whole` is the whole trace at the plan's load, `spans` the windows that decide, `near` those
+    that hold with little to spare and may decide once something is moved, `asked` the
     configurations that were replayed. `counts` holds the least and most replicas for load under
     each named doubt (None: no count tried holds, `unheld` says what is missed), `margins` the load
     above what the plan needs that a configuration is known to hold and to miss; `screen_ratio` is
@@ -47,6 +50,7 @@ class Confirmed:
 
     trial: Trial
     spans: tuple[Span, ...]
+    near: tuple[Span, ...]
     whole: Replay
     asked: frozenset[Deployment]
     counts: dict[str, tuple[int, int | None]]
@@ -173,6 +177,30 @@ def harder_spans(case: Case, best: Finalist, spans: Sequence[Span]) -> list[Span
     return [span for span in worst if not best.trial.holds(load, count, [span])][:NEW_SPANS]
 
 
+def near_spans(case: Case, best: Finalist, whole: Replay, spans: Sequence[Span]) -> list[Span]:
+    """Return windows that hold with little to spare at the plan's load, the nearest first.
+
+    They do not decide the count, but may once an assumption is moved. Each target names the two in
+    which it is worst in the replay of the whole trace; those are asked again on more replicas.
+    """
+    count, trial = best.replicas_for_load, best.trial
+    planned, needed = replica_factor(case.needs, count), fleet_load(case.needs) / count
+    suspects: set[Span] = set()
+    for result in whole.targets:
+        worst = sorted(result.windows, key=lambda window: -window.value_s)[:2]
+        near = (w for w in worst if w.value_s > NEAR * result.target.limit_s)
+        suspects |= {(window.start_s, window.end_s) for window in near}
+    found: dict[Span, float] = {}
+    for span in sorted(suspects - set(spans)):
+        verdict = trial.probed(planned, count, span, to_the_end=True)
+        found[span] = max(
+            (w.value_s / each.target.limit_s for each in verdict.targets for w in each.windows),
+            default=0.0,
+        )
+    nearest = sorted(found, key=lambda span: -found[span])[:NEAR_SPANS]
+    return [s for s in nearest if found[s] > NEAR and trial.holds(needed, count, [s])]
+
+
 def _nothing_survives(decision: Decision) -> TargetsError:
     deployment = decision.deployment
     return TargetsError(
@@ -185,20 +213,25 @@ def _nothing_survives(decision: Decision) -> TargetsError:
 
 def _decided(decision: Decision, asking: Asking, asked: Mapping[Deployment, Trial]) -> Decision:
     """Return the decision for the winner, with everything the plan needs to explain it."""
-    best, spans = asking.best, asking.spans
-    case, candidate = decision.case, best.trial.candidate
+    case, spans = decision.case, asking.spans
+    count = asking.best.replicas_for_load
+    load = replica_factor(case.needs, count)
+    whole = asking.best.trial.whole(load, count)
+    near = tuple(near_spans(case, asking.best, whole, spans))
+    best = _with_near(case, asking.best, (*spans, *near)) if near else asking.best
+    asking = replace(asking, best=best, spans=(*spans, *near))
+    candidate = best.trial.candidate
     cost, cached = case.cost(candidate.deployment), _cached(decision, candidate)
     demand = with_spans(_demand(decision, best, cached), case.slo, spans)
     judged = in_detail(demand, case.slo)
     screen = float(capacity_factors(cost, judged, configs_of([candidate]), mixes=case.mixes)[0])
     ratio = best.option.factor / screen if screen > 0.0 else 1.0
-    count = best.replicas_for_load
-    load = replica_factor(case.needs, count)
     doubted = doubts(asking, cost.band)
     confirmed = Confirmed(
         trial=best.trial,
         spans=spans,
-        whole=best.trial.whole(load, count),
+        near=near,
+        whole=whole,
         asked=frozenset(asked),
         counts=doubted.counts,
         unheld=doubted.unheld,
@@ -222,6 +255,15 @@ def _decided(decision: Decision, asking: Asking, asked: Mapping[Deployment, Tria
         replicas=count,
         confirmed=confirmed,
     )
+
+
+def _with_near(case: Case, best: Finalist, spans: Sequence[Span]) -> Finalist:
+    """Return the finalist with the capacity that holds in windows that are near their limits too.
+
+    Its count stands: those windows hold at the load that it needs.
+    """
+    found = replayed_option(case, best.option.priced, best.trial, best.option.factor, spans)
+    return found if found.option.replicas == best.option.replicas else best
 
 
 def _demand(decision: Decision, best: Finalist, cached: float) -> Demand:

@@ -100,6 +100,6 @@ def evidence(decision: Decision) -> tuple[Evidence, ...]:
         Evidence(quantity="demand", grade="measured", source="the trace itself", band=None),
     ]
     if price is not None:
-        grade = "declared" if source == "slo.yaml" else "datasheet"
+        grade = "declared" if source == "slo.yaml" else "published"
         rows.append(Evidence(quantity="price", grade=grade, source=source, band=None))
     return tuple(rows)

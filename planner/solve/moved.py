@@ -79,7 +79,9 @@ class Asked:
 def asked_of(decision: Decision, confirmed: Confirmed) -> Asked:
     """Return the questions to the plan's own configuration."""
     return Asked(
-        trial=confirmed.trial, fleet=fleet_load(decision.case.needs), spans=confirmed.spans
+        trial=confirmed.trial,
+        fleet=fleet_load(decision.case.needs),
+        spans=(*confirmed.spans, *confirmed.near),
     )
 
 

@@ -25,6 +25,7 @@ from planner.solve.fleet import exact_replicas
 from planner.solve.groups import search_groups, search_totals
 from planner.solve.infeasible import TargetsError, nothing_fits, too_long
 from planner.solve.load_test import load_test
+from planner.solve.margin_words import with_margins
 from planner.solve.moved import one_fewer, replayed_sensitivities
 from planner.solve.nearest import keeps_no_limit, nearest_limits, nearest_sentence
 from planner.solve.plan import (
@@ -218,12 +219,14 @@ def _plan(
     fewer = one_fewer(decision)
     latency, band = _latency(decision, fewer), _band(decision)
     binding = _binding_stretch(decision, latency, fewer)
-    others, pairs = alternatives(decision, options), batch_map(decision, binding, found)
+    pairs = batch_map(decision, binding, found)
+    cells = () if pairs is None else pairs.cells
+    others = with_margins(alternatives(decision, options), deployment, cells)
     chunk = with_misses(
         chunk_analysis(decision, binding, _mean_prompt(decision, latency)),
         deployment,
         (decision.replicas + case.slo.spare_replicas) * deployment.gpus,
-        () if pairs is None else pairs.cells,
+        cells,
         others,
     )
     flood = surge(decision)

@@ -84,11 +84,12 @@ def chunk_remarks(parts: Parts) -> Iterator[Finding]:
         yield finding(
             "chunk_interval_empty", low_tokens=chunk.low_tokens, high_tokens=chunk.high_tokens
         )
-    yield finding(
-        "best_measured_chunk_below_analytic",
-        balance_tokens=chunk.balance_chunk_tokens,
-        largest_graph_tokens=max(case.engine.cuda_graph_sizes, default=0),
-    )
+    if chunk.low_tokens is not None and chunk.low_tokens < chunk.balance_chunk_tokens:
+        yield finding(
+            "best_measured_chunk_below_analytic",
+            balance_tokens=chunk.balance_chunk_tokens,
+            largest_graph_tokens=max(case.engine.cuda_graph_sizes, default=0),
+        )
     low, high, half = worth_testing(chunk)
     yield finding(
         "load_test_decides",

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from planner.sim.metrics import TargetResult, WindowResult
-from planner.sim.replay import Replay
 from planner.solve.case import Decision
 from planner.solve.confirm import Confirmed
 from planner.solve.expected import with_binding
 from planner.solve.fleet import replica_factor
 from planner.solve.plan import Count, LatencyRow, Miss
 from planner.solve.steps import stretched
-from planner.solve.verify import Span, Trial
+from planner.solve.verify import Span, Trial, Verdict
 from planner.solve.windows import window_label
 
 DOUBTS = ("", "step_time", "bursts_of_the_sample")  # faster steps, slower steps, burstier copies
@@ -34,11 +33,11 @@ def replayed_rows(
     miss most (`fewer`) binds.
     """
     trial, *doubts = _readings(decision, confirmed.trial)
-    expected: dict[Span, Replay] = {}
-    doubted: dict[Span, tuple[Replay, ...]] = {}
+    expected: dict[Span, Verdict] = {}
+    doubted: dict[Span, tuple[Verdict, ...]] = {}
 
-    def again(reading: Trial, span: Span) -> Replay:
-        return reading.replayed(decision.load, decision.replicas, span=span)
+    def again(reading: Trial, span: Span) -> Verdict:
+        return reading.probed(decision.load, decision.replicas, span, to_the_end=True)
 
     rows = []
     for result in confirmed.whole.targets:
@@ -77,7 +76,7 @@ def _readings(decision: Decision, trial: Trial) -> list[Trial]:
     return [trial, *doubts]
 
 
-def _same(replayed: Replay, result: TargetResult) -> WindowResult | None:
+def _same(replayed: Verdict, result: TargetResult) -> WindowResult | None:
     """Return another replay's worst window of the same target, None where it has none."""
     for other in replayed.targets:
         if (other.class_name, other.target) == (result.class_name, result.target):

@@ -261,7 +261,7 @@ def hard_first(decision: Decision, confirmed: Confirmed) -> tuple[Span, ...]:
     def held(span: Span) -> bool:
         return not trial.knows(load, count, span) or trial.probed(load, count, span).holds
 
-    return tuple(sorted(confirmed.spans, key=held))
+    return tuple(sorted((*confirmed.spans, *confirmed.near), key=held))
 
 
 def _answered(

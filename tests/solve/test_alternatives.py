@@ -56,7 +56,7 @@ def why(found, gpus, **changes):
 
 
 def test_dearer_cheaper_and_equal_have_their_reasons():
-    assert why(decision(), 10) == ("smaller_margin", "same cost; not asked by replay")
+    assert why(decision(), 10) == ("smaller_margin", "same cost")
     assert why(decision(), 8, weight_dtype="fp8") == (
         "not_allowed",
         "−20 %; slo.yaml does not list fp8",
