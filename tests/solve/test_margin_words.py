@@ -9,6 +9,9 @@ from example_margins import alternative, cell, deployment
 from planner.solve.margin_words import with_margins
 
 
+TIE = " and misses where this does: a tie as far as it was asked"
+
+
 def test_it_says_what_replay_found_beside_the_plan():
     chosen = deployment(2048)
     cells = (
@@ -19,12 +22,11 @@ def test_it_says_what_replay_found_beside_the_plan():
     )
     rows = [alternative(deployment(budget)) for budget in (1024, 4096, 8192, 16_384)]
     said = [row.detail for row in with_margins(rows, chosen, cells)]
+    plan = "the plan holds at +15 % load"
     assert said == [
-        "same cost; by replay it misses a target at the load itself, the plan holds at +15 % load",
-        "same cost; by replay it holds at the load itself, misses a target at +40 % load, the plan"
-        + " holds at +15 % load and misses where this does: a tie as far as it was asked",
-        "same cost; by replay it holds at +5 % load, misses a target at +15 % load, the plan"
-        + " holds at +15 % load",
+        f"same cost; by replay it misses a target at the load itself, {plan}",
+        f"same cost; by replay it holds at the load itself, misses a target at +40 % load, {plan}{TIE}",
+        f"same cost; by replay it holds at +5 % load, misses a target at +15 % load, {plan}",
         "same cost; not asked by replay",
     ]
 
