@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
 import sys
 from typing import Any
 
@@ -70,6 +71,8 @@ def main(argv: list[str] | None = None) -> Any:  # noqa: ANN401 - click returns 
     """Run the command line; turn a PlannerError into its message and exit code."""
     # Imports and compiled code leave many objects that live to the end: look them over less often.
     gc.set_threshold(GC_THRESHOLD, 50, 50)
+    # Vectors are too short for several threads, whose sums would depend on the number of cores.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         return cli.main(args=argv, prog_name="planner", standalone_mode=True)
     except InputError as error:

@@ -69,13 +69,13 @@ def weibull_shape(gaps: NDArray[np.float64]) -> float:
     if len(gaps) == 0 or float(gaps.max()) <= float(gaps.min()) * (1.0 + TOLERANCE):
         return math.nan
     log_x = np.log(gaps / gaps.max())
-    mean_log = float(log_x.mean())
+    mean_log, squares = float(log_x.mean()), log_x**2
     k = 1.0
     for _ in range(MAX_STEPS):
         powers = np.exp(k * log_x)
         total = float(powers.sum())
         first = float(powers @ log_x) / total
-        second = float(powers @ log_x**2) / total
+        second = float(powers @ squares) / total
         change = (first - 1.0 / k - mean_log) / (second - first * first + 1.0 / (k * k))
         k = max(k - change, k / 2.0)
         if abs(change) <= TOLERANCE * k:

@@ -6,15 +6,14 @@ copy has the lengths of the class and not of the few sessions that the sample ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from planner.ingest.requests import Requests
 from planner.sim.copying import Copying, drawn_widths, folded
+from planner.sim.laid import Laid, Shape, keys_of
 from planner.sim.routing import CONTENT, MOVE, WIDTH, uniforms
 
 Floats = NDArray[np.float64]
@@ -41,24 +40,18 @@ class Sessions:
     long_rows: NDArray[np.bool_]
 
 
-def keys_of(requests: Requests) -> Ints:
-    """Return one counter for each session or lone request."""
-    lone = -1 - np.arange(len(requests), dtype=np.int64)  # sessions count from 0
-    return np.where(requests.session_id >= 0, requests.session_id, lone)
-
-
 @lru_cache(maxsize=4)
-def sessions_of(requests: Requests) -> Sessions:
+def sessions_of(shape: Shape) -> Sessions:
     """Return a trace session by session."""
-    key, unit = np.unique(keys_of(requests), return_inverse=True)
+    key, unit = np.unique(keys_of(shape.session_id), return_inverse=True)
     row = np.argsort(unit, kind="stable")
     first = np.concatenate(([0], np.cumsum(np.bincount(unit, minlength=len(key)))))
-    start = requests.arrival_s[row[first[:-1]]]
-    short = requests.arrival_s[row[first[1:] - 1]] - start <= LONG_S
-    class_id = requests.class_id[row[first[:-1]]]
+    start = shape.arrival_s[row[first[:-1]]]
+    short = shape.arrival_s[row[first[1:] - 1]] - start <= LONG_S
+    class_id = shape.class_id[row[first[:-1]]]
     order = np.argsort(start, kind="stable")
     order = order[short[order]]
-    by_class = tuple(order[class_id[order] == c] for c in range(len(requests.class_names)))
+    by_class = tuple(order[class_id[order] == c] for c in range(shape.classes))
     return Sessions(
         key=key,
         start_s=start,
@@ -74,7 +67,7 @@ def sessions_of(requests: Requests) -> Sessions:
     )
 
 
-def exchanged(requests: Requests, span: Span, copy: int, copying: Copying, seed: int) -> Requests:
+def exchanged(shape: Shape, span: Span, copy: int, copying: Copying, seed: int) -> Laid:
     """Return one copy of the short sessions in a span, in no order.
 
     Every session that starts there, or up to an hour before, is displaced as `copying.within` says
@@ -82,8 +75,8 @@ def exchanged(requests: Requests, span: Span, copy: int, copying: Copying, seed:
 
     Parameters
     ----------
-    requests
-        The whole trace, without block ids.
+    shape
+        Of the whole trace.
     span
         From and to, in s; requests outside are left out.
     copy
@@ -93,8 +86,8 @@ def exchanged(requests: Requests, span: Span, copy: int, copying: Copying, seed:
     seed
         Of all draws.
     """
-    trace = sessions_of(requests)
-    earliest = max(span[0] - LONG_S, float(requests.arrival_s[0]))
+    trace = sessions_of(shape)
+    earliest = max(span[0] - LONG_S, float(shape.arrival_s[0]))
     low, high = np.searchsorted(trace.starts_in_order, [earliest, np.nextafter(span[1], np.inf)])
     slots = trace.in_order[low:high]
     donors = _donors(trace, slots, copy, copying, seed)
@@ -106,11 +99,10 @@ def exchanged(requests: Requests, span: Span, copy: int, copying: Copying, seed:
     slot = np.repeat(np.arange(len(slots)), sizes)
     inside = np.arange(len(slot)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     rows = trace.row[trace.first[donors][slot] + inside]
-    arrival = start[slot] + requests.arrival_s[rows] - trace.start_s[donors][slot]
+    arrival = start[slot] + shape.arrival_s[rows] - trace.start_s[donors][slot]
     kept = (arrival >= span[0]) & (arrival <= span[1])
-    ids = np.where(requests.session_id[rows] >= 0, _session_ids(requests, keys, copy)[slot], -1)
-    taken = _rows(requests, rows[kept])
-    return replace(taken, arrival_s=arrival[kept], session_id=ids[kept])
+    ids = np.where(shape.session_id[rows] >= 0, _session_ids(shape, keys, copy)[slot], -1)
+    return Laid(row=rows[kept], arrival_s=arrival[kept], session_id=ids[kept])
 
 
 def _donors(trace: Sessions, slots: Ints, copy: int, copying: Copying, seed: int) -> Ints:
@@ -129,27 +121,8 @@ def _donors(trace: Sessions, slots: Ints, copy: int, copying: Copying, seed: int
     return donors
 
 
-def _session_ids(requests: Requests, keys: Ints, copy: int) -> Ints:
+def _session_ids(shape: Shape, keys: Ints, copy: int) -> Ints:
     """Return ids that no other copy has; a lone slot that brings a session gets one of its own."""
-    sessions = int(requests.session_id.max(initial=-1)) + 1
-    each = sessions + len(requests)
+    sessions = int(shape.session_id.max(initial=-1)) + 1
+    each = sessions + len(shape.session_id)
     return copy * each + np.where(keys >= 0, keys, sessions - 1 - keys)
-
-
-def _rows(requests: Requests, rows: Ints) -> Requests:
-    """Return rows of a trace without block ids."""
-
-    def of(values: NDArray[Any]) -> NDArray[Any]:
-        return values[rows] if len(values) == len(requests) else values
-
-    return replace(
-        requests,
-        arrival_s=requests.arrival_s[rows],
-        input_tokens=requests.input_tokens[rows],
-        output_tokens=requests.output_tokens[rows],
-        class_id=requests.class_id[rows],
-        cached_tokens=of(requests.cached_tokens),
-        session_id=requests.session_id[rows],
-        observed_ttft_s=of(requests.observed_ttft_s),
-        observed_e2e_s=of(requests.observed_e2e_s),
-    )

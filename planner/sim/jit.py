@@ -18,7 +18,7 @@ import numba
 
 from planner.resources import is_writable, user_cache_dir
 from planner.sim import by_reference, parts
-from planner.sim.parts import PartCompiler
+from planner.sim.parts import PartCompiler, WindowCompiler
 
 # Private options (_nrt) and settings that numba's type stubs do not know.
 _njit: Any = numba.njit
@@ -28,6 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _ENTRY = {"error_model": "numpy", "no_cfunc_wrapper": True, "_nrt": False}
 _PART = {**_ENTRY, "no_cpython_wrapper": True, "pipeline_class": PartCompiler}
+_WINDOWED = {**_PART, "pipeline_class": WindowCompiler}
 KERNEL_SOURCES = Path(__file__).resolve().parent / "kernel"
 
 
@@ -95,6 +96,15 @@ class Compiler:
         compiled: F = _njit(forceinline=False, **_PART)(function)
         return compiled
 
+    def windowed(self, function: F) -> F:
+        """Compile a `rare` function for Worlds whose layers attend windows, and for no others.
+
+        Most models have none, and neither the time to compile it nor its place in the kernel
+        is theirs.
+        """
+        compiled: F = _njit(forceinline=False, **_WINDOWED)(function)
+        return compiled
+
     def inlined(self, function: F) -> F:
         """Copy a function into its callers: for results that cannot be returned, like records."""
         compiled: F = _njit(inline="always", **_PART)(function)
@@ -105,6 +115,7 @@ _KERNELS = Compiler(KERNEL_SOURCES)
 entry = _KERNELS.entry
 part = _KERNELS.part
 rare = _KERNELS.rare
+windowed = _KERNELS.windowed
 inlined = _KERNELS.inlined
 
 

@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from planner.ingest.requests import Requests
-from planner.sim.copying import INDEPENDENT, Copying, drawn_widths, folded
-from planner.sim.exchange import exchanged, keys_of, sessions_of
-from planner.sim.routing import MOVE, THIN, WIDTH, uniforms
+from planner.sim import laid
+from planner.sim.copying import INDEPENDENT, Copying
+from planner.sim.exchange import exchanged, sessions_of
+from planner.sim.laid import Laid, Shape, rows_between, shape_of, thinned
 
 Span = tuple[float, float]
 
@@ -40,7 +41,7 @@ def thin(requests: Requests, factor: float, *, seed: int = 42) -> Requests:
         raise ValueError(f"a trace can be thinned to a share in (0, 1], not {factor}")
     if factor == 1.0:
         return requests
-    return subset(requests, uniforms(keys_of(requests), seed, THIN) < factor)
+    return subset(requests, thinned(requests.session_id, factor, seed))
 
 
 def scale(
@@ -71,21 +72,20 @@ def scale(
     part = requests if span is None else between(requests, *span)
     if factor <= 1.0:
         return thin(part, factor, seed=seed)
-    whole = math.ceil(factor) - 1
-    rest = factor - whole
-    makes = _exchanged if copying.content and not len(requests.block_ids) else _copied
-    source = (requests, _span_of(requests, span)) if makes is _exchanged else (part, None)
-    parts = [part, *(makes(*source, copy, copying, seed) for copy in range(1, whole))]
-    last = makes(*source, whole, copying, seed)
-    parts.append(last if rest >= 1.0 else thin(last, rest, seed=seed))
-    return merged(parts)
+    if len(requests.block_offset):
+        return _with_blocks(part, factor, copying, seed)
+    copies = _copies(shape_of(requests), factor, copying, seed, _span_of(requests, span))
+    return _taken(requests, copies)
 
 
 @lru_cache(maxsize=16)
 def between(requests: Requests, start_s: float, end_s: float) -> Requests:
     """Return the requests that arrive in [start, end]."""
-    inside = (requests.arrival_s >= start_s) & (requests.arrival_s <= end_s)
-    return subset(requests, inside)
+    rows = rows_between(requests.arrival_s, start_s, end_s)
+    if len(requests.block_offset):
+        at = np.arange(len(requests))
+        return subset(requests, (at >= rows.start) & (at < rows.stop))
+    return replace(requests, **_columns(requests, rows))
 
 
 def _span_of(requests: Requests, span: Span | None) -> Span:
@@ -94,53 +94,83 @@ def _span_of(requests: Requests, span: Span | None) -> Span:
     return float(requests.arrival_s[0]), float(requests.arrival_s[-1])
 
 
-# Probes lay the same copies over a stretch again and again; only how many of them differs.
-@lru_cache(maxsize=64)
-def _copied(
-    part: Requests,
-    span: Span | None,  # noqa: ARG001 - the same arguments as `_exchanged`
-    copy: int,
-    copying: Copying,
-    seed: int,
-) -> Requests:
-    """Return a displaced copy in order of arrival."""
-    return merged([_moved(part, copy, copying, seed)])
+def _parts(factor: float) -> tuple[int, float]:
+    """Return how many copies a factor takes beside the trace, and the share of the last.
 
-
-@lru_cache(maxsize=64)
-def _exchanged(requests: Requests, span: Span, copy: int, copying: Copying, seed: int) -> Requests:
-    """Return a copy of a span, in order of arrival, whose short sessions bring what others did."""
-    part = between(requests, *span)
-    long = sessions_of(requests).long_rows
-    inside = (requests.arrival_s >= span[0]) & (requests.arrival_s <= span[1])
-    kept = _moved(subset(part, long[inside]), copy, copying, seed)
-    return merged([kept, exchanged(requests, span, copy, copying, seed)])
-
-
-def _moved(requests: Requests, copy: int, copying: Copying, seed: int) -> Requests:
-    """Return a copy whose sessions are displaced by up to ± width/2, reflected at the ends.
-
-    A trace shorter than the displacement is reflected back and forth: nothing piles up at an end.
+    >>> _parts(3.0), _parts(1.25)
+    ((2, 1.0), (1, 0.25))
     """
-    first, last = (requests.arrival_s[0], requests.arrival_s[-1]) if len(requests) else (0.0, 0.0)
-    keys = keys_of(requests)
-    width = drawn_widths(copying.within, keys, seed, WIDTH + copy)
-    shift = (uniforms(keys, seed, MOVE + copy) - 0.5) * width
-    moved = folded(requests.arrival_s + shift, float(first), float(last))
-    sessions, ids = requests.session_id, requests.block_ids
+    whole = math.ceil(factor) - 1
+    return whole, factor - whole
+
+
+# The same factor is asked of traces that differ in their token counts.
+@lru_cache(maxsize=8)
+def _copies(shape: Shape, factor: float, copying: Copying, seed: int, span: Span) -> Laid:
+    """Return a stretch of a trace with its copies laid over it, in order of arrival."""
+    whole, rest = _parts(factor)
+    part = laid.stretch(shape, rows_between(shape.arrival_s, *span))
+    makes = _exchanged if copying.content else _displaced
+    parts = [part, *(makes(shape, span, copy, copying, seed) for copy in range(1, whole))]
+    last = makes(shape, span, whole, copying, seed)
+    kept = last if rest >= 1.0 else last.taken(thinned(last.session_id, rest, seed))
+    return laid.merged([*parts, kept])
+
+
+# Probes lay the same copies over a stretch again and again; only how many of them differs.
+@lru_cache(maxsize=128)
+def _displaced(shape: Shape, span: Span, copy: int, copying: Copying, seed: int) -> Laid:
+    """Return a displaced copy of a span in order of arrival."""
+    part = laid.stretch(shape, rows_between(shape.arrival_s, *span))
+    return laid.merged([laid.moved(part, copy, copying, seed)])
+
+
+@lru_cache(maxsize=128)
+def _exchanged(shape: Shape, span: Span, copy: int, copying: Copying, seed: int) -> Laid:
+    """Return a copy of a span, in order of arrival, whose short sessions bring what others did."""
+    part = laid.stretch(shape, rows_between(shape.arrival_s, *span))
+    long = part.taken(sessions_of(shape).long_rows[part.row])
+    kept = laid.moved(long, copy, copying, seed)
+    return laid.merged([kept, exchanged(shape, span, copy, copying, seed)])
+
+
+def _taken(requests: Requests, copies: Laid) -> Requests:
+    """Return the requests that copies of a trace without block ids are made of."""
+    columns = _columns(requests, copies.row)
     return replace(
-        requests,
-        arrival_s=moved,
-        session_id=np.where(
-            sessions >= 0, sessions + copy * (sessions.max(initial=-1) + 1), sessions
-        ),
-        block_ids=ids + copy * (ids.max(initial=-1) + 1),
+        requests, **columns | {"arrival_s": copies.arrival_s, "session_id": copies.session_id}
     )
 
 
-def merged(parts: list[Requests]) -> Requests:
-    """Lay traces over each other, in order of arrival."""
-    first = parts[0]
+def _columns(requests: Requests, which: Any) -> dict[str, Any]:  # noqa: ANN401 - slice or array
+    """Return what there is for each request, of some of them."""
+    found = {name: getattr(requests, name) for name in PER_REQUEST}
+    return {name: of[which] if len(of) == len(requests) else of for name, of in found.items()}
+
+
+def _with_blocks(part: Requests, factor: float, copying: Copying, seed: int) -> Requests:
+    """Return a trace with block ids laid over itself: each copy has blocks of its own."""
+    whole, rest = _parts(factor)
+    last = _moved(part, whole, copying, seed)
+    parts = [part, *(_moved(part, copy, copying, seed) for copy in range(1, whole))]
+    return _merged([*parts, last if rest >= 1.0 else thin(last, rest, seed=seed)])
+
+
+@lru_cache(maxsize=64)
+def _moved(part: Requests, copy: int, copying: Copying, seed: int) -> Requests:
+    """Return a displaced copy of a trace with block ids, in order of arrival."""
+    ids = part.block_ids
+    copied = replace(
+        part,
+        arrival_s=laid.moved_s(part.arrival_s, part.session_id, copy, copying, seed),
+        session_id=laid.moved_sessions(part.session_id, copy),
+        block_ids=ids + copy * (ids.max(initial=-1) + 1),
+    )
+    return _merged([copied])
+
+
+def _merged(parts: list[Requests]) -> Requests:
+    """Lay traces with block ids over each other, in order of arrival."""
     arrival = np.concatenate([part.arrival_s for part in parts])
     order = np.argsort(arrival, kind="stable")  # merges stretches that are in order already
 
@@ -148,13 +178,6 @@ def merged(parts: list[Requests]) -> Requests:
         values = np.concatenate([getattr(part, name) for part in parts])
         return values[order] if len(values) == len(order) else values
 
-    merged = replace(
-        first,
-        arrival_s=arrival[order],
-        **{name: of(name) for name in PER_REQUEST if name != "arrival_s"},
-    )
-    if not len(first.block_offset):
-        return merged
     starts, lengths = [], []
     base = 0
     for part in parts:
@@ -165,7 +188,12 @@ def merged(parts: list[Requests]) -> Requests:
     begin, length = np.concatenate(starts)[order], np.concatenate(lengths)[order]
     offset = np.concatenate(([0], np.cumsum(length)))
     inside = np.arange(offset[-1]) - np.repeat(offset[:-1], length)
-    return replace(merged, block_offset=offset, block_ids=ids[np.repeat(begin, length) + inside])
+    return replace(
+        parts[0],
+        **{name: of(name) for name in PER_REQUEST},
+        block_offset=offset,
+        block_ids=ids[np.repeat(begin, length) + inside],
+    )
 
 
 PER_REQUEST = (
@@ -182,11 +210,6 @@ PER_REQUEST = (
 
 def subset(requests: Requests, keep: NDArray[np.bool_]) -> Requests:
     """Return the requests that `keep` marks, on the same clock."""
-
-    def of(name: str) -> Any:  # noqa: ANN401 - integers or floats
-        values = getattr(requests, name)
-        return values[keep] if len(values) == len(keep) else values
-
     offsets, ids = requests.block_offset, requests.block_ids
     if len(offsets):
         counts = np.diff(offsets)
@@ -194,7 +217,7 @@ def subset(requests: Requests, keep: NDArray[np.bool_]) -> Requests:
         offsets = np.concatenate(([0], np.cumsum(counts[keep])))
     return replace(
         requests,
-        **{name: of(name) for name in PER_REQUEST},
+        **_columns(requests, keep),
         block_offset=offsets,
         block_ids=ids,
     )

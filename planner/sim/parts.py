@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from numba.core import types
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
@@ -69,3 +70,37 @@ class PartCompiler(Compiler):
             each._finalized = False  # noqa: SLF001 - it was, with the other lowering
             each.finalize()
         return pipelines
+
+
+def _nothing_1(_world: Any) -> int:  # noqa: ANN401
+    return 0
+
+
+def _nothing_2(_world: Any, _first: int) -> int:  # noqa: ANN401
+    return 0
+
+
+def _nothing_3(_world: Any, _first: int, _second: int) -> int:  # noqa: ANN401
+    return 0
+
+
+def _nothing_4(_world: Any, _first: int, _second: int, _third: int) -> int:  # noqa: ANN401
+    return 0
+
+
+_NOTHING = {1: _nothing_1, 2: _nothing_2, 3: _nothing_3, 4: _nothing_4}
+
+
+class WindowCompiler(PartCompiler):
+    """Compiles what is done for layers' windows; nothing for a World whose layers have none.
+
+    Such a World counts nothing that is shed: its `shed` has not the integers to count with.
+    """
+
+    def compile_extra(self, function: Any) -> Any:  # noqa: ANN401
+        """Compile the function, or one of as many arguments that does nothing."""
+        world = self.state.args[0].target
+        if world.types[world.fields.index("shed")].dtype == types.int64:
+            return super().compile_extra(function)
+        self.state.flags.forceinline = True
+        return super().compile_extra(_NOTHING[len(self.state.args)])

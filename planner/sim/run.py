@@ -121,7 +121,7 @@ def new_fleet(
         table=step_table(cost),
         groups=groups,
         residue=np.zeros((replicas, settings.block_size), np.int64),
-        shed=np.zeros((replicas, groups.shape[1], settings.block_size), np.int64),
+        shed=_shed(settings, replicas, groups.shape[1]),
         classes=np.zeros((replicas, measures.gaps.shape[1]), np.int64),
         heap=np.zeros((replicas, room), np.int64),
         cross_heap=np.zeros((replicas, 2 * room * max(groups.shape[1], 1)), np.int64),
@@ -141,6 +141,16 @@ def new_fleet(
         targets=measures.targets,
         tally=measures.tally,
     )
+
+
+def _shed(settings: SchedulerSettings, replicas: int, groups: int) -> NDArray[Any]:
+    """Return counts of decodes that give blocks back, of a type that tells whether any do.
+
+    Kernels leave out what is done for windows where it is not that of a count.
+    """
+    if settings.kv_layout is None:
+        return np.zeros((replicas, 0, 0), np.int8)
+    return np.zeros((replicas, groups, settings.block_size), np.int64)
 
 
 def chain(

@@ -140,18 +140,45 @@ def judging(
         allowed[len(targets) + k, : len(own) - 1] = gaps_allowed(
             requests, rejected, each, own, follows_ends=follows_ends
         )
+    count = _Counts(requests, window, widest)
     turned_away = np.flatnonzero(rejected)
     for k, each in enumerate(targets):
         if each.metric == world.ITL:
             allowed[k] = 0
             continue
-        mine = counted(requests, each.class_id, each.metric) & (window >= 0)
-        total = np.bincount(window[mine], minlength=widest)
-        failed = np.bincount(window[turned_away[mine[turned_away]]], minlength=widest)
+        total = count.of(each)
+        failed = count.of(each, turned_away)
         for i in np.flatnonzero(total):
             within = needed(each.target.percentile, int(total[i]))
             allowed[k, i] = total[i] - within - failed[i]
     return Judging(edges=edges, window=window, targets=targets, allowed=allowed)
+
+
+class _Counts:
+    """How many requests of each class arrive in each window, counted in one pass for all targets.
+
+    A class has a row of windows, and one more for the requests outside of them.
+    """
+
+    def __init__(self, requests: Requests, window: Ints, windows: int) -> None:
+        self.place = requests.class_id * (windows + 1) + window + 1
+        self.shape = len(requests.class_names), windows + 1
+        self.several = requests.output_tokens > 1
+        self.all: dict[bool, Ints] = {}
+
+    def of(self, each: ClassTarget, some: Ints | None = None) -> Ints:
+        """Return the requests of a target's class in each window: all, or those of some."""
+        tpot = each.metric == world.TPOT
+        if some is not None:
+            return self._counted(self.place[some], self.several[some], tpot)[each.class_id, 1:]
+        if tpot not in self.all:
+            self.all[tpot] = self._counted(self.place, self.several, tpot)
+        return self.all[tpot][each.class_id, 1:]
+
+    def _counted(self, place: Ints, several: NDArray[np.bool_], tpot: bool) -> Ints:
+        mine = place[several] if tpot else place
+        rows, columns = self.shape
+        return np.bincount(mine, minlength=rows * columns).reshape(self.shape)
 
 
 def gaps_allowed(

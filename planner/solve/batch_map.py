@@ -117,8 +117,19 @@ def _grid(decision: Decision, binding: Judged, family: Family, cost: StepCost) -
     found = estimate(cost, binding.stretch, at, binding.checks, mixes=case.mixes)
     allowed = np.array([1.0 - check.required for check in binding.checks])
     around = np.full(len(configs), load)
-    factors = capacity_factors(cost, [binding], configs, mixes=case.mixes, around=around)
-    counts = [for_load(case.screen_needs, float(factor)) for factor in factors]
+
+    def count(factor: float) -> int | None:
+        return for_load(case.screen_needs, factor)
+
+    factors = capacity_factors(
+        cost,
+        [binding],
+        configs,
+        mixes=case.mixes,
+        around=around,
+        same=lambda low, high: count(low) == count(high),
+    )
+    counts = [count(float(factor)) for factor in factors]
     spare = case.slo.spare_replicas
     return Grid(
         members=family.candidates,

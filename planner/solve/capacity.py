@@ -78,6 +78,7 @@ def capacity_factors(
     mixes: bool = True,
     known: Floats | None = None,
     around: Floats | None = None,
+    same: Callable[[float, float], bool] = float.__eq__,
 ) -> Floats:
     """Return, for each configuration, the largest load factor that passes every check; 0: none.
 
@@ -92,6 +93,8 @@ def capacity_factors(
         Capacities that earlier stretches allow; these are only ever lowered.
     around
         A capacity known from a close relative; narrows the first bracket to a factor 4 around it.
+    same
+        Whether two load factors answer the same: a bracket between them is narrowed no further.
     """
     found = np.full(len(configs), np.inf) if known is None else known.copy()
     for part in judged:
@@ -107,7 +110,7 @@ def capacity_factors(
             if around is not None:
                 high = np.minimum(high, 2.0 * np.maximum(around[todo], 1e-12))
                 low = high / 8.0
-            found[todo] = _search(_passes(cost, part, configs, mixes), todo, low, high)
+            found[todo] = _search(_passes(cost, part, configs, mixes), todo, low, high, same)
     return np.where(np.isfinite(found), found, 0.0)
 
 
@@ -155,7 +158,13 @@ def _passes(cost: StepCost, part: Judged, configs: Configs, mixes: bool) -> Pass
     return passes
 
 
-def _search(passes: Passes, which: NDArray[np.int64], low: Floats, high: Floats) -> Floats:
+def _search(
+    passes: Passes,
+    which: NDArray[np.int64],
+    low: Floats,
+    high: Floats,
+    same: Callable[[float, float], bool],
+) -> Floats:
     """Return the largest passing load of each configuration between low and high."""
     edges = np.stack([low, high], axis=1)
     floor = passes(which, low)
@@ -168,6 +177,8 @@ def _search(passes: Passes, which: NDArray[np.int64], low: Floats, high: Floats)
     edges[ceiling & floor, 0] = high[ceiling & floor]
     open_ = np.flatnonzero((edges[:, 0] > 0) & (edges[:, 0] < edges[:, 1]))
     for _ in range(ROUNDS + 1):
+        apart = [not same(float(bottom), float(top)) for bottom, top in edges[open_]]
+        open_ = open_[np.array(apart, dtype=bool)]
         if not len(open_):
             break
         edges[open_] = _narrow(passes, which[open_], edges[open_])

@@ -18,7 +18,8 @@ from planner.errors import InputError
 from planner.ingest.requests import Requests
 from planner.perf.step_cost import StepCost
 from planner.sim.copying import Copying
-from planner.sim.load import between, scale, subset
+from planner.sim.laid import rows_between
+from planner.sim.load import scale, subset
 from planner.sim.metrics import TargetResult
 from planner.sim.replay import Replay, replay
 from planner.sim.routing import ROUTE, uniforms
@@ -115,8 +116,8 @@ class Trial:
         stop_when_lost
             Give up as soon as a target is lost.
         """
-        trace, judged = self._stretch(span)
-        expected = max(1.0, load * len(trace))
+        count, judged = self._stretch(span)
+        expected = max(1.0, load * count)
         simulated = max(1, min(replicas, int(budget / expected)))
         part = self._scaled(load * simulated, span)
         return self._run(part, judged, simulated, stop_when_lost=stop_when_lost)
@@ -166,12 +167,16 @@ class Trial:
             self.requests, fleet_load, seed=self.seed, copying=self.copying, span=_entered(span)
         )
 
-    def _stretch(self, span: Span | None) -> tuple[Requests, tuple[Window, ...]]:
-        """Return a stretch with its lead-in and the windows that lie inside; None is everything."""
+    def _stretch(self, span: Span | None) -> tuple[int, tuple[Window, ...]]:
+        """Return the requests of a stretch with its lead-in, and the windows that lie inside it.
+
+        None is everything.
+        """
         if span is None:
-            return self.requests, self.windows
+            return len(self.requests), self.windows
         inside = (w for w in self.windows if w.start_s >= span[0] and w.end_s <= span[1])
-        return between(self.requests, *_entered(span)), tuple(inside)
+        rows = rows_between(self.requests.arrival_s, *_entered(span))
+        return rows.stop - rows.start, tuple(inside)
 
     def _scaled(self, factor: float, span: Span | None) -> Requests:
         """Return `factor` times the trace, or a stretch of it with its lead-in."""

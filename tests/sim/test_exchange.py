@@ -111,3 +111,19 @@ def _subset(trace, keep):
         cached_tokens=trace.cached_tokens[keep],
         session_id=trace.session_id[keep],
     )
+
+
+@pytest.mark.parametrize("copying", [wide(12), Copying()])
+def test_traces_that_differ_in_token_counts_are_copied_alike(copying):
+    """Copies are made once, so even the arrays are the same; the tokens are each trace's own."""
+    trace = sessions()
+    longer = replace(trace, output_tokens=3 * trace.output_tokens)
+    span = (3600.0, 7200.0)
+    one, other = (scale(each, 2.4, seed=5, copying=copying, span=span) for each in (trace, longer))
+    assert one.arrival_s is other.arrival_s
+    assert one.session_id is other.session_id
+    assert (other.output_tokens == 3 * one.output_tokens).all()
+    assert (other.input_tokens == one.input_tokens).all()
+    moved = replace(trace, arrival_s=trace.arrival_s + 1.0)
+    third = scale(moved, 2.4, seed=5, copying=copying, span=span)
+    assert not np.array_equal(third.arrival_s, one.arrival_s)

@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import numba
+import numpy as np
 import pytest
 
 from planner.sim import jit
+from planner.sim.by_reference import refer
 from planner.sim.warm import compile_kernels
 
 HERE = Path(__file__).resolve().parent
@@ -126,6 +130,33 @@ def test_an_edit_in_a_callee_is_noticed(tmp_path):
     assert call(1) == ["12", "0"]
     assert call(1) == ["12", "1"]
     assert call(3) == ["16", "0"]
+
+
+class Sheds(NamedTuple):
+    """The one field of a World by which window functions know that they are wanted."""
+
+    shed: Any
+
+
+@jit.windowed
+def shed_more(w, slot, count):
+    w.shed[slot] += count
+    return 5
+
+
+@numba.njit(error_model="numpy", _nrt=False)
+def shed_twice(w):
+    return shed_more(refer(w), 0, 2) + shed_more(refer(w), 1, 3)
+
+
+@pytest.mark.skipif(numba.config.DISABLE_JIT, reason="plain Python asks the World at run time")
+@pytest.mark.parametrize(
+    ("counter", "returned", "counted"), [(np.int64, 10, [2, 3]), (np.int8, 0, [0, 0])]
+)
+def test_window_functions_do_nothing_where_nothing_is_counted(counter, returned, counted):
+    world = Sheds(shed=np.zeros(2, counter))
+    assert shed_twice(world) == returned
+    assert world.shed.tolist() == counted
 
 
 def test_kernels_can_be_compiled_ahead():

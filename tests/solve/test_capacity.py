@@ -98,6 +98,25 @@ def test_unreachable_target_has_no_capacity(judged):
     assert capacity(judged_of(poisson(4.0, 1800.0), ("ttft_s", 99.0, 0.001))) == 0.0
 
 
+def test_a_bracket_is_narrowed_no_further_than_the_count_needs(judged):
+    """Loads that need one count are the same, so the counts are those of the full search."""
+    needs = Needs(sample_rate=0.05, growth=0.1, headroom=0.1, spare_replicas=0)
+    grid = configs(budget=[256.0, 1024.0, 4096.0], seqs=[16.0, 64.0, 256.0], kv_tokens=[5e5] * 3)
+    asked = []
+
+    def same(low, high):
+        asked.append((low, high))
+        return for_load(needs, low) == for_load(needs, high)
+
+    exact = capacity_factors(COST, [judged], grid)
+    rough = capacity_factors(COST, [judged], grid, same=same)
+    counts = [[for_load(needs, float(each)) for each in found] for found in (exact, rough)]
+    assert counts[0] == counts[1]
+    assert asked
+    assert (rough <= exact).all()  # the lower end of a wider bracket
+    assert (rough < exact).any()
+
+
 def test_worse_of_two_stretches_rules():
     easy = judged_of(poisson(2.0, 1800.0), *LIMITS)
     hard = judged_of(poisson(8.0, 1800.0), *LIMITS)

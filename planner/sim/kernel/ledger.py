@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.sim.jit import part, rare
+from planner.sim.jit import part, rare, windowed
 from planner.sim.kernel import heap
 from planner.sim.kernel.heap import SLOT_BITS, SLOT_MASK
 from planner.sim.kernel.world import World
@@ -127,7 +127,7 @@ def push_crossing(w: World, slot: int, g: int, kind: int) -> None:
     st.cross_size = heap.push(w.cross_heap, st.cross_size, entry | (kind << KIND_BIT) | g)
 
 
-@rare
+@windowed
 def count_shedding(w: World, slot: int, g: int) -> None:
     """Count a settled decode whose context has outgrown window `g` by its residue class."""
     s = w.slots[slot]

@@ -6,12 +6,12 @@ repeats every `block_size` steps.
 
 from __future__ import annotations
 
-from planner.sim.jit import rare
+from planner.sim.jit import windowed
 from planner.sim.kernel import queue, windows
 from planner.sim.kernel.world import World
 
 
-@rare
+@windowed
 def shed_at(w: World, place: int) -> int:
     """Return what the settled decodes of residue class `place` give back."""
     total = 0
@@ -20,7 +20,7 @@ def shed_at(w: World, place: int) -> int:
     return int(total)
 
 
-@rare
+@windowed
 def taken_in_cycle(w: World) -> int:
     """Return the blocks that the decodes take in `block_size` steps, given ones off."""
     total = w.st.tables * w.st.decodes
@@ -29,7 +29,7 @@ def taken_in_cycle(w: World) -> int:
     return int(total)
 
 
-@rare
+@windowed
 def taken_blocks(w: World, steps: int) -> int:
     """Return how many blocks the decodes take in the next `steps` steps, given ones off."""
     st = w.st
@@ -42,7 +42,7 @@ def taken_blocks(w: World, steps: int) -> int:
     return int(total)
 
 
-@rare
+@windowed
 def steps_within(w: World, steps: int) -> int:
     """Return how many of the next `steps` steps the free blocks are enough for in any order."""
     st = w.st
@@ -67,7 +67,7 @@ def steps_within(w: World, steps: int) -> int:
     return int(done)
 
 
-@rare
+@windowed
 def steps_until_free(w: World, steps: int, needed: int) -> int:
     """Return after how many of the next `steps` steps `needed` blocks are free for the queue.
 
@@ -85,7 +85,7 @@ def steps_until_free(w: World, steps: int, needed: int) -> int:
     return steps
 
 
-@rare
+@windowed
 def steps_until_admission(w: World, steps: int) -> int:
     """Return after how many of the next `steps` decode-only steps the queue's head may start.
 

@@ -12,12 +12,12 @@ left out) are visited one by one until they are.
 
 from __future__ import annotations
 
-from planner.sim.jit import rare
+from planner.sim.jit import windowed
 from planner.sim.kernel import ledger
 from planner.sim.kernel.world import World
 
 
-@rare
+@windowed
 def skipped_blocks(w: World, processed: int) -> int:
     """Return the blocks given back, over all tables, once `processed` tokens are done."""
     total = 0
@@ -27,7 +27,7 @@ def skipped_blocks(w: World, processed: int) -> int:
     return int(total)
 
 
-@rare
+@windowed
 def processed_of(w: World, slot: int) -> int:
     """Return the tokens that counted as done when a running request was last visited."""
     s = w.slots[slot]
@@ -36,7 +36,7 @@ def processed_of(w: World, slot: int) -> int:
     return int(s.processed)
 
 
-@rare
+@windowed
 def processed_now(w: World, slot: int) -> int:
     """Return the tokens that count as done when a request is visited in the coming step."""
     s = w.slots[slot]
@@ -46,7 +46,7 @@ def processed_now(w: World, slot: int) -> int:
     return int(done - w.st.asynchronous * s.in_flight)
 
 
-@rare
+@windowed
 def held_blocks(w: World, slot: int, tokens: int) -> int:
     """Return the blocks of a request that has room for `tokens` tokens."""
     st = w.st
@@ -54,7 +54,7 @@ def held_blocks(w: World, slot: int, tokens: int) -> int:
     return int(total - skipped_blocks(w, processed_of(w, slot)))
 
 
-@rare
+@windowed
 def needed_blocks(w: World, total: int, cached: int, held: int) -> int:
     """Return the blocks that must be free before a waiting request starts.
 
@@ -77,14 +77,14 @@ def needed_blocks(w: World, total: int, cached: int, held: int) -> int:
     return int(max(required, first) + st.state_blocks)
 
 
-@rare
+@windowed
 def pending_blocks(w: World, slot: int) -> int:
     """Return what a request gives back when it is visited in the coming step."""
     done = skipped_blocks(w, processed_of(w, slot))
     return int(skipped_blocks(w, processed_now(w, slot)) - done)
 
 
-@rare
+@windowed
 def uncount(w: World, slot: int) -> None:
     """Take a decode out of the settled ones; `processed` is what it was at its last visit."""
     s = w.slots[slot]
@@ -100,7 +100,7 @@ def uncount(w: World, slot: int) -> None:
     s.shedding = 0
 
 
-@rare
+@windowed
 def shed_now(w: World, slot: int) -> int:
     """Let a request that is visited give back what lies outside its windows; return how much."""
     freed = pending_blocks(w, slot)
@@ -111,7 +111,7 @@ def shed_now(w: World, slot: int) -> int:
     return freed
 
 
-@rare
+@windowed
 def settle(w: World, slot: int, tokens: int) -> None:
     """Count a decode as settled; it attends `tokens` tokens at its next visit."""
     s = w.slots[slot]
@@ -126,7 +126,7 @@ def settle(w: World, slot: int, tokens: int) -> None:
             ledger.push_crossing(w, slot, g, ledger.SHEDS)
 
 
-@rare
+@windowed
 def watch(w: World, slot: int) -> None:
     """Have a decode visited by itself in the next step."""
     if w.slots[slot].watched == 0:
@@ -135,7 +135,7 @@ def watch(w: World, slot: int) -> None:
         w.st.unsettled += 1
 
 
-@rare
+@windowed
 def join(w: World, slot: int) -> None:
     """Settle a new decode whose next visit gives nothing back beyond the rule; else watch it."""
     s = w.slots[slot]
@@ -147,7 +147,7 @@ def join(w: World, slot: int) -> None:
         watch(w, slot)
 
 
-@rare
+@windowed
 def visited(w: World, slot: int, chunk: int) -> None:
     """Note that a request, having shed, was given `chunk` tokens of the step being scheduled."""
     s = w.slots[slot]
@@ -161,7 +161,7 @@ def visited(w: World, slot: int, chunk: int) -> None:
         watch(w, slot)
 
 
-@rare
+@windowed
 def shed_by_settled(w: World) -> int:
     """Return what the settled decodes give back in the next step."""
     total = 0
@@ -170,7 +170,7 @@ def shed_by_settled(w: World) -> int:
     return int(total)
 
 
-@rare
+@windowed
 def shed_by_watched(w: World) -> int:
     """Return what the watched decodes give back in the next step; forget those that are none."""
     st = w.st
@@ -188,7 +188,7 @@ def shed_by_watched(w: World) -> int:
     return total
 
 
-@rare
+@windowed
 def visit_watched(w: World) -> None:
     """Let the watched decodes be visited; their blocks are counted elsewhere."""
     st = w.st
@@ -202,7 +202,7 @@ def visit_watched(w: World) -> None:
         visited(w, slot, 1)
 
 
-@rare
+@windowed
 def schedule_totals(w: World, chunk: int) -> bool:
     """Give all decodes a block where they need one, then the unfinished prompt its `chunk`.
 
@@ -231,7 +231,7 @@ def schedule_totals(w: World, chunk: int) -> bool:
     return True
 
 
-@rare
+@windowed
 def nothing_in_flight(w: World) -> None:
     """Let everything that was in flight be back."""
     slot = w.st.front
