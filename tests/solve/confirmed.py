@@ -1,6 +1,6 @@
-"""Plans on real traffic, each followed step by step: `python tests/solve/confirmed.py TRACES`.
+"""Plans on real traffic, each followed step by step: `make confirmed` writes docs/confirmed.md.
 
-Prints docs/confirmed.md. What is confirmed is the bare count, without growth, headroom and spares:
+What is confirmed is the bare count, without growth, headroom and spares:
 every replica of the fleet is stepped through the whole trace (`stepper`), with the routing's own
 draws, and every target is asked in every hour; then the same with fewer replicas.
 """
@@ -44,7 +44,7 @@ the count, not the physics.
 
 The count is the bare one, without growth, headroom and spares. Each target must hold in every hour
 of the trace; of each the worst hour's attainment is shown, first at the plan's count, then at one
-replica fewer (5 % fewer above twenty).
+replica fewer (5 % fewer above twenty). `make bench` holds every line against a new run.
 """
 
 
@@ -213,11 +213,11 @@ def line(claim: Claim, traces: Path) -> str:
     return row(claim, decision, outcome(decision, count), outcome(decision, fewer(count)))
 
 
-def main(traces: Path) -> None:
-    print(f"{INTRODUCTION}\n{HEAD}")  # noqa: T201
-    for claim in CLAIMS:
-        print(line(claim, traces), flush=True)  # noqa: T201
+def main(traces: Path, page: Path) -> None:
+    """Write the page when every line is there."""
+    lines = [line(claim, traces) for claim in CLAIMS]
+    page.write_text("\n".join([INTRODUCTION, HEAD, *lines, ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

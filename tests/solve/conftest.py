@@ -50,3 +50,10 @@ def chunk_of() -> Callable[..., ChunkAnalysis]:
         return ChunkAnalysis(**{**values, **changes})
 
     return made
+
+
+@pytest.fixture
+def in_bench(request: pytest.FixtureRequest) -> None:
+    """Leave a test of many minutes to `make bench`."""
+    if not request.config.getoption("benchmark_only"):
+        pytest.skip("takes minutes: run by `make bench`")

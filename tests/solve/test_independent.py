@@ -23,7 +23,7 @@ def test_the_count_holds_and_fewer_do_not(shared, claim):
 
 @pytest.mark.bench
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
-def test_every_plan_is_confirmed_as_written(benchmark, shared, root, claim):
+def test_every_plan_is_confirmed_as_written(in_bench, benchmark, shared, root, claim):
     """The days of a million requests too; the page must say what comes out."""
     found = benchmark.pedantic(line, args=(claim, shared / "traces"), rounds=1)
     print(f"\n{found}")  # noqa: T201
