@@ -6,6 +6,7 @@ Both keep the rate's course over the day and whole sessions; time is never stret
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -19,6 +20,8 @@ from planner.sim.exchange import exchanged, keys_of, sessions_of
 from planner.sim.routing import MOVE, THIN, WIDTH, uniforms
 
 Span = tuple[float, float]
+
+MOST_KEPT = 500_000  # requests of a copy that is kept to be asked for again: 30 MB
 
 
 def thin(requests: Requests, factor: float, *, seed: int = 42) -> Requests:
@@ -73,10 +76,12 @@ def scale(
         return thin(part, factor, seed=seed)
     whole = math.ceil(factor) - 1
     rest = factor - whole
-    makes = _exchanged if copying.content and not len(requests.block_ids) else _copied
-    source = (requests, _span_of(requests, span)) if makes is _exchanged else (part, None)
-    parts = [part, *(makes(*source, copy, copying, seed) for copy in range(1, whole))]
-    last = makes(*source, whole, copying, seed)
+    exchanges = bool(copying.content) and not len(requests.block_ids)
+    copier = _exchanged if exchanges else _copied
+    copied: Callable[..., Requests] = copier if len(part) <= MOST_KEPT else copier.__wrapped__
+    source = (requests, _span_of(requests, span)) if exchanges else (part, None)
+    parts = [part, *(copied(*source, copy, copying, seed) for copy in range(1, whole))]
+    last = copied(*source, whole, copying, seed)
     parts.append(last if rest >= 1.0 else thin(last, rest, seed=seed))
     return merged(parts)
 
@@ -94,7 +99,8 @@ def _span_of(requests: Requests, span: Span | None) -> Span:
     return float(requests.arrival_s[0]), float(requests.arrival_s[-1])
 
 
-# Probes lay the same copies over a stretch again and again; only how many of them differs.
+# Probes lay the same copies over a stretch again and again; only how many of them differs. Copies
+# of a whole long trace are few and large: they are made anew.
 @lru_cache(maxsize=64)
 def _copied(
     part: Requests,
