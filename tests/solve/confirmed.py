@@ -211,9 +211,9 @@ HEAD = (
 LUCK = f"""
 ## With other draws of the router
 
-A router that draws replicas at random gives some of them more work than others. The count above holds
-with the plan's draws; here are the plans on the short traces with {DRAWS} others. Where
-a plan does not hold in all of them, that is what `headroom` is for.
+A router that draws replicas at random gives some of them more work than others. The count above
+holds with the plan's draws; here are the plans on the short traces with {DRAWS} others. Where a
+plan does not hold in all of them, that is what `headroom` is for.
 
 | plan | replicas | holds in | fewer | holds in |
 |---|---|---|---|---|"""
