@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 MEASUREMENTS ?= ../shared/groundtruth
+TRACES ?= ../shared/traces
 LENGTHS ?= ../shared/traces/lengths ../shared/traces/azure2023
 PYTEST ?= $(BIN)/pytest -n 2 --dist loadgroup
 
-.PHONY: help setup demo test check format bench docs fit lock clean
+.PHONY: help setup demo test check format bench docs confirmed fit lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -49,6 +50,9 @@ docs: setup  ## regenerate what is generated: CLI reference, equations, input re
 	@if [ -d $(MEASUREMENTS) ]; then $(BIN)/python -m planner.calibrate.document $(MEASUREMENTS) docs/accuracy.md; fi
 	@if [ -d $(MEASUREMENTS) ]; then $(BIN)/python -m planner.calibrate.document_rows $(MEASUREMENTS) docs/accuracy-rows.md; fi
 	@if [ -d $(firstword $(LENGTHS)) ]; then $(BIN)/python -m planner.reproduce.document docs/validation.md $(LENGTHS); fi
+
+confirmed: setup  ## make plans on real traffic, follow them step by step, write docs/confirmed.md (needs TRACES; minutes)
+	$(BIN)/python tests/solve/confirmed.py $(TRACES) docs/confirmed.md
 
 fit: setup  ## fit efficiencies, overheads and bands to the measurements (needs MEASUREMENTS)
 	$(BIN)/python -m planner.calibrate.fit $(MEASUREMENTS) --output planner/data/calibration --engines planner/data/engines

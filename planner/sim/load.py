@@ -6,6 +6,7 @@ Both keep the rate's course over the day and whole sessions; time is never stret
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -20,6 +21,8 @@ from planner.sim.exchange import exchanged, sessions_of
 from planner.sim.laid import Laid, Shape, rows_between, shape_of, thinned
 
 Span = tuple[float, float]
+
+MOST_KEPT = 500_000  # requests of a copy that is kept to be asked for again; larger: made anew
 
 
 def thin(requests: Requests, factor: float, *, seed: int = 42) -> Requests:
@@ -74,7 +77,8 @@ def scale(
         return thin(part, factor, seed=seed)
     if len(requests.block_offset):
         return _with_blocks(part, factor, copying, seed)
-    copies = _copies(shape_of(requests), factor, copying, seed, _span_of(requests, span))
+    make: Callable[..., Laid] = _copies if len(part) <= MOST_KEPT else _copies.__wrapped__
+    copies = make(shape_of(requests), factor, copying, seed, _span_of(requests, span))
     return _taken(requests, copies)
 
 
@@ -110,11 +114,12 @@ def _copies(shape: Shape, factor: float, copying: Copying, seed: int, span: Span
     """Return a stretch of a trace with its copies laid over it, in order of arrival."""
     whole, rest = _parts(factor)
     part = laid.stretch(shape, rows_between(shape.arrival_s, *span))
-    makes = _exchanged if copying.content else _displaced
+    kept = _exchanged if copying.content else _displaced
+    makes: Callable[..., Laid] = kept if len(part) <= MOST_KEPT else kept.__wrapped__
     parts = [part, *(makes(shape, span, copy, copying, seed) for copy in range(1, whole))]
     last = makes(shape, span, whole, copying, seed)
-    kept = last if rest >= 1.0 else last.taken(thinned(last.session_id, rest, seed))
-    return laid.merged([*parts, kept])
+    some = last if rest >= 1.0 else last.taken(thinned(last.session_id, rest, seed))
+    return laid.merged([*parts, some])
 
 
 # Probes lay the same copies over a stretch again and again; only how many of them differs.

@@ -8,13 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from planner.ingest.requests import Requests
-from planner.perf.calibrations import calibration
-from planner.profile.profile import profile_requests
 from planner.solve.case import Case
 from planner.solve.plan import ChunkAnalysis
-from planner.spec import catalog
-from planner.spec.slo import Slo
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -23,19 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 def make_case() -> Callable[..., Case]:
     """Build a Case from requests and an Slo, on catalogued GPUs."""
 
-    def make(requests: Requests, slo: Slo, *gpus: str) -> Case:
-        parts = tuple(catalog.gpu(name) for name in gpus or ("h100",))
-        return Case(
-            model=catalog.model(slo.model),
-            engine=catalog.engine(slo.engine, slo.engine_version),
-            gpus=parts,
-            calibrations={gpu.id: calibration(gpu) for gpu in parts},
-            slo=slo,
-            requests=requests,
-            profile=profile_requests(requests),
-        )
+    from solve_cases import case_of
 
-    return make
+    return case_of
 
 
 @pytest.fixture
@@ -65,3 +50,10 @@ def chunk_of() -> Callable[..., ChunkAnalysis]:
         return ChunkAnalysis(**{**values, **changes})
 
     return made
+
+
+@pytest.fixture
+def in_bench(request: pytest.FixtureRequest) -> None:
+    """Leave a test of many minutes to `make bench`."""
+    if not request.config.getoption("benchmark_only"):
+        pytest.skip("takes minutes: run by `make bench`")

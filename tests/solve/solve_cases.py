@@ -5,7 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from planner.ingest.requests import Requests
+from planner.perf.calibrations import calibration
 from planner.perf.step_cost import StepCost
+from planner.profile.profile import profile_requests
+from planner.solve.case import Case
+from planner.spec import catalog
 from planner.spec.slo import Slo, Target, WorkloadClass
 
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
@@ -95,3 +99,17 @@ def slo_of(*targets: tuple[str, float, float], model: str = LLAMA_8B, **changes:
         "headroom": 0.0,
     }
     return Slo(**{**base, **changes})
+
+
+def case_of(requests: Requests, slo: Slo, *gpus: str) -> Case:
+    """Return a Case from requests and an Slo, on catalogued GPUs."""
+    parts = tuple(catalog.gpu(name) for name in gpus or ("h100",))
+    return Case(
+        model=catalog.model(slo.model),
+        engine=catalog.engine(slo.engine, slo.engine_version),
+        gpus=parts,
+        calibrations={gpu.id: calibration(gpu) for gpu in parts},
+        slo=slo,
+        requests=requests,
+        profile=profile_requests(requests),
+    )

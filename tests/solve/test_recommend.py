@@ -244,7 +244,7 @@ def test_declared_layout_and_flags_are_obeyed(make_case, traffic):
         tensor_parallel_sizes=(2,),
         max_num_batched_tokens=(1024,),
         max_num_seqs=(128,),
-        gpu_memory_utilization=0.8,
+        gpu_memory_utilization=(0.8,),
     )
     plan = solve(make_case(traffic, slo), CONTEXT)
     chosen = plan.deployment
