@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from planner.cli.options import format_options, plan_option, trace_option
+from planner.errors import InputError, Problem
 
 
 @click.command(
@@ -55,6 +56,9 @@ def command(
     from planner.solve.replica_window import replica_window
 
     inputs: tuple[str | Path, ...] = (plan_file, *traces)
+    if classes_file is not None and classes_file.resolve() == output.resolve():
+        message, hint = "is the file of --output too", "name another for the classes"
+        raise InputError(Problem(message=message, path="--classes", hint=hint))
     plan = read_plan(plan_file)
     slo = declared_slo(plan)
     for path in (output, classes_file):

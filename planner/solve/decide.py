@@ -108,15 +108,17 @@ def _decide(
 def check_practical(decision: Decision, chosen: Option) -> None:
     """Raise an InfeasibleError where the plan holds only because its replicas hardly work.
 
-    One replica is the least there can be: where it holds, it may be as idle as the traffic is.
+    Even at its fullest moment a replica then carries next to nothing: traffic that comes all at
+    once and leaves them idle for the rest of the hour is a good reason for many. One replica is the
+    least there can be: where it holds, it may be as idle as the traffic is.
     """
     if decision.replicas == 1:
         return
-    bound = min(
-        float(throughput_bound(decision.cost, part.stretch, decision.configs)[0])
+    share = decision.factor * max(
+        part.stretch.peak_over_mean
+        / float(throughput_bound(decision.cost, part.stretch, decision.configs)[0])
         for part in decision.judged
     )
-    share = decision.factor / bound
     if share < IMPRACTICAL_SHARE:
         fewer = max(1, decision.replicas // 2)
         miss = first_miss(decision, chosen.candidate, fewer)

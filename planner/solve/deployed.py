@@ -10,6 +10,7 @@ from planner.errors import InputError
 from planner.perf.startable import faults
 from planner.solve.plan import Plan
 from planner.spec import catalog
+from planner.text import counted
 
 Part = TypeVar("Part")
 
@@ -81,9 +82,17 @@ def _counts(plan: Plan) -> Iterator[Contradiction]:
             message=f"{plan.gpus.value} GPUs are not {replicas} replicas of {each}",
             hint=f"{replicas * each} are",
         )
-    if plan.replica_terms.spare >= replicas:
+    terms = plan.replica_terms
+    if terms.spare >= replicas:
         yield Contradiction(
             path=("replica_terms", "spare"),
-            message=f"{plan.replica_terms.spare} of {replicas} replicas are spares: none is left",
+            message=f"{terms.spare} of {replicas} replicas are spares: none is left",
             hint="name fewer",
+        )
+    elif terms.for_load + terms.spare != replicas:
+        yield Contradiction(
+            path=("replica_terms", "for_load"),
+            message=f"{terms.for_load} for the load and {counted(terms.spare, 'spare')} are not "
+            f"{counted(replicas, 'replica')}",
+            hint=f"{replicas - terms.spare} for the load are",
         )

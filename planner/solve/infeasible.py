@@ -156,14 +156,15 @@ def nothing_practical(option: Option, replicas: int, share: float, miss: str) ->
     replicas
         How many of it would be needed.
     share
-        What a replica may carry of what it could.
+        What a replica carries at its fullest of what it could.
     miss
         The target that the next larger load breaks, with its value.
     """
     deployment = option.candidate.deployment
     return TargetsError(
         f"the targets hold only while replicas are idle: {replicas} × {deployment.gpus} "
-        f"{deployment.gpu} would each carry {share:.2%} of what they can, because of {miss}",
+        f"{deployment.gpu} would each carry {share:.2%} of what they can at their fullest, because "
+        f"of {miss}",
         nearest="Relax that target, or choose a GPU with a faster link or more memory",
     )
 

@@ -36,9 +36,9 @@ def declared_slo(plan: Plan) -> Slo:
     except (KeyError, TypeError) as error:
         raise InputError(
             Problem(
-                message=f"plan.json does not hold its whole declaration: {error} is missing",
+                message="plan.json does not hold the whole declaration it was made for",
                 path="slo",
-                hint="pass the slo.yaml with --slo",
+                hint="make the plan again with planner recommend",
             )
         ) from error
     assert isinstance(slo, Slo)

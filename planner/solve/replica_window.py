@@ -61,6 +61,11 @@ def replica_window(
     begin = max(0.0, window.start_s - LEAD_S)
     span = (begin, window.end_s)
     seen = scale(trial.requests, share, seed=slo.seed, copying=trial.copying, span=span)
+    if not len(seen):
+        message = f"no request of {plan.replica_terms.window} comes to one replica of the plan's"
+        raise InputError(
+            Problem(message=message, path="--trace", hint="there is nothing to replay")
+        )
     return ReplicaWindow(
         requests=seen,
         label=plan.replica_terms.window,

@@ -71,6 +71,12 @@ class Stretch:
         return float(self.bin_tokens[self.after_lead].mean())
 
     @property
+    def peak_over_mean(self) -> float:
+        """Prompt demand of the fullest bin over the mean, both without the lead-in."""
+        mean = self.prompt_tokens_per_s
+        return float(self.bin_tokens[self.after_lead].max()) / mean if mean > 0.0 else 1.0
+
+    @property
     def after_lead(self) -> NDArray[np.bool_]:
         """Bins of the stretch itself."""
         middle = (np.arange(len(self.bin_tokens)) + 0.5) * self.bin_s

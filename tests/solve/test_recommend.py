@@ -303,6 +303,26 @@ def test_unreachable_target_names_the_nearest_limit(make_case, traffic):
     assert solve(make_case(traffic, again), CONTEXT).replicas.value >= 1
 
 
+def test_a_target_that_only_idle_replicas_keep_is_refused(make_case):
+    slo = slo_of(("tpot_s", 99.0, 0.0069), tensor_parallel_sizes=(1,))  # a step alone: 6.7 ms
+    with pytest.raises(InfeasibleError, match="hold only while replicas are idle"):
+        chosen(make_case(poisson(20.0, 1800.0), slo))
+
+
+def test_jobs_that_start_together_in_a_quiet_hour_get_the_replicas_they_need(make_case):
+    """Nearly idle over the hour, full when 300 come at once: more replicas are no waste."""
+    quiet = poisson(0.03, 14_400.0, input_mean=750, output_mean=150)
+    jobs = np.repeat([3000.0, 6600.0, 10_200.0, 13_800.0], 300)
+    arrival = np.sort(np.concatenate([quiet.arrival_s, jobs]))
+    lengths = poisson(len(arrival), 1.0, seed=2, input_mean=750, output_mean=150, spread=0.5)
+    traffic = requests_of(arrival, lengths.input_tokens, lengths.output_tokens)
+    slo = slo_of(("ttft_s", 99.0, 2.0), ("tpot_s", 99.0, 0.06))
+    decision = chosen(make_case(traffic, slo))[0]
+    # 300 prompts of 750 tokens at 50,000 tokens/s take 4.5 s on one replica, 2 s may pass
+    assert 2 <= decision.replicas <= 5
+    assert all(result.holds for result in decision.confirmed.whole.targets)
+
+
 @pytest.fixture(scope="module")
 def conversation(shared):
     trace = shared / "traces" / "azure2023" / "AzureLLMInferenceTrace_conv.csv"

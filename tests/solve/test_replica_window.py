@@ -18,6 +18,7 @@ from planner.pipeline import recommend
 from planner.profile.profile import profile_requests
 from planner.report.codec import read_plan
 from planner.report.trace_lines import trace_lines
+from planner.solve.deployed import contradictions
 from planner.solve.redo import declared_slo
 from planner.solve.replica_window import replica_window, share_of_replica
 
@@ -81,6 +82,30 @@ def test_the_command_writes_lines_that_come_back_as_a_trace(folder):
     again = load_trace([str(target)]).requests
     assert again.input_tokens.tolist() == [row["input_length"] for row in rows]
     assert [row["timestamp"] for row in rows] == sorted(row["timestamp"] for row in rows)
+
+
+def test_one_file_for_lines_and_classes_is_refused(folder):
+    plan_file, trace = str(folder / "plan" / "plan.json"), str(folder / "trace.csv")
+    both = folder / "both.jsonl"
+    command = ["window", "--plan", plan_file, "--trace", trace, "--output", str(both)]
+    told = CliRunner().invoke(cli, [*command, "--classes", str(folder / "." / "both.jsonl")])
+    assert isinstance(told.exception, InputError)
+    assert "--classes: is the file of --output too" in str(told.exception)
+    assert not both.exists()
+
+
+def test_a_share_without_a_request_is_refused(folder, plan):
+    requests = load_trace([str(folder / "trace.csv")]).requests
+    rare = replace(plan, replica_terms=replace(plan.replica_terms, for_load=10**9))
+    with pytest.raises(InputError, match="comes to one replica"):
+        replica_window(rare, declared_slo(plan), requests, profile_requests(requests))
+
+
+def test_counts_that_do_not_belong_together_are_named(plan):
+    terms = replace(plan.replica_terms, for_load=plan.replica_terms.for_load + 1)
+    (found,) = contradictions(replace(plan, replica_terms=terms))
+    assert found.path == ("replica_terms", "for_load")
+    assert "for the load and 0 spares are not" in found.message
 
 
 def test_another_trace_is_refused_by_the_window_it_lacks(folder, plan):
