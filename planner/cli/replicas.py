@@ -86,6 +86,11 @@ def kv_link(
     from planner.sim.disaggregated import Link
 
     if not prefill_replicas:
+        if bytes_per_s is not None or layerwise:
+            message = "there is no link between pools: prefill and decode are one"
+            hint = "give --prefill-replicas, or leave --kv-link-bytes-per-s and "
+            hint += "--layerwise-transfer out"
+            raise InputError(Problem(message=message, hint=hint))
         return None
     if bytes_per_s is None:
         hint = "give --kv-link-bytes-per-s, for one GPU and direction: 400 Gbit/s are 50e9"

@@ -67,7 +67,11 @@ Example:
     default=1.5,
     help="… and by more than this factor. [default: 1.5]",
 )
-@click.option("--seed", type=int, help="Seed of routing and scaling; by default slo.yaml's.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 4294967295),
+    help="Seed of routing and scaling; by default slo.yaml's.",
+)
 @click.option(
     "--load", type=FiniteRange(0, min_open=True), default=1.0, help="Multiple of the traffic."
 )

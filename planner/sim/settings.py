@@ -191,6 +191,8 @@ class SchedulerSettings:
             return replace(self, **changes)  # type: ignore[arg-type]
         except ValueError as error:
             hint = "take other --max-num-batched-tokens, --max-model-len or another --policy"
+            if order != "fcfs":
+                hint = "leave --scheduling-policy out, or take another --policy"
             raise InputError(Problem(message=f"--policy {chosen}: {error}", hint=hint)) from error
 
     @property

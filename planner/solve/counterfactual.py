@@ -8,10 +8,12 @@ is told together with the next.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from planner.ingest.requests import Requests
+from planner.perf.startable import faults
 from planner.profile.profile import profile_requests
 from planner.solve.compare import Comparison, Step, monthly, side
 from planner.solve.confirm import ROUNDS, harder_spans
@@ -86,6 +88,8 @@ def explained(
 def needed(world: World, guess: int) -> tuple[float, int] | None:
     """Return replicas for load, before and after rounding, None where no number holds."""
     case = case_of(world.deployment, world.slo, world.requests, profile_requests(world.requests))
+    if faults(case.model, case.gpus[0], case.engine, world.deployment):
+        return None  # the new model or engine does not start with the old flags
     load = replica_factor(case.needs, max(1, guess))
     trial, demand, priced = trial_at(case, world.deployment, load)
     spans = tuple(demand.spans)
@@ -107,11 +111,11 @@ def _worlds(old: Plan, new: Plan, traces: Traces) -> Iterator[tuple[tuple[str, .
     world = World(deployment=old.deployment, slo=before, requests=traces.old)
     yield ("calibration", "planner"), world, ""
     pending: tuple[str, ...] = ()
-    if traces.new_in_old is None:
+    # The old rate of the whole service, laid out as the new trace is.
+    share = _service_rate(old) / _service_rate(new)
+    if traces.new_in_old is None or not math.isfinite(share):  # too short for a rate: NaN
         pending = ("lengths", "traffic")
     else:
-        # The old rate of the whole service, laid out as the new trace is.
-        share = _service_rate(old) / _service_rate(new)
         slo = replace(
             before,
             sample_rate=after.sample_rate,
@@ -129,7 +133,7 @@ def _worlds(old: Plan, new: Plan, traces: Traces) -> Iterator[tuple[tuple[str, .
         spare_replicas=before.spare_replicas,
     )
     world = replace(world, slo=kept, requests=traces.new)
-    yield (*pending, "targets"), world, CLASSES_DIFFER if pending else ""
+    yield (*pending, "targets"), world, "" if traces.new_in_old is not None else CLASSES_DIFFER
     world = replace(world, slo=after)
     yield ("reserves",), world, ""
     moved = replace(world.deployment, engine_version=new.deployment.engine_version)

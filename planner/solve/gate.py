@@ -17,8 +17,10 @@ from planner.solve.case import Case
 from planner.solve.margins import GateTarget, Search, margins, to_the_digit
 from planner.solve.plan import Plan
 from planner.solve.redo import case_of, trial_at
+from planner.spec import catalog
 from planner.spec.fingerprint import catalogue_hashes
 from planner.spec.slo import Slo
+from planner.text import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +85,10 @@ def gate(
     Raises
     ------
     InputError
-        The replay does not know the deployment's engine or layout, the catalogue lost a part, or
-        there are more replicas than requests.
+        The targets are for another model, the replay does not know the deployment's engine or
+        layout, the catalogue lost a part, or there are more replicas than requests.
     """
+    _same_model(plan, slo)
     count = replicas or plan.replicas.value - plan.replica_terms.spare
     _enough_requests(count, len(requests) / slo.sample_rate, asked=replicas is not None)
     case = case_of(plan.deployment, slo, requests, profile)
@@ -116,11 +119,21 @@ def gate(
     )
 
 
+def _same_model(plan: Plan, slo: Slo) -> None:
+    """Refuse targets for another model than the one that is deployed."""
+    deployed, named = plan.deployment.model, catalog.model(slo.model).id
+    if named != deployed:
+        message = f"is for {named}, and the plan deploys {deployed}"
+        hint = "name the deployed model there, or plan the other one with planner recommend"
+        raise InputError(Problem(message=message, file=slo.file, path="model", hint=hint))
+
+
 def _enough_requests(count: int, requests: float, *, asked: bool) -> None:
     """Refuse more replicas than requests: some would be sent none, and nothing is measured."""
     if count <= requests:
         return
-    message = f"{count} replicas for {requests:.0f} requests of the whole service"
+    there = counted(round(requests), "request")
+    message = f"{counted(count, 'replica')} for {there} of the whole service"
     hint = "replay a longer trace, or fewer replicas with --replicas"
     raise InputError(
         Problem(message=message, path="--replicas" if asked else "plan.json replicas", hint=hint)

@@ -34,9 +34,11 @@ def declared_slo(plan: Plan) -> Slo:
     try:
         slo = decode(Slo, {**plan.slo, **told})
     except (KeyError, TypeError) as error:
+        lacking = [key for key in ("model", "classes") if key not in plan.slo]
+        what = f", {' and '.join(lacking)} missing" if lacking else ""
         raise InputError(
             Problem(
-                message="plan.json does not hold the whole declaration it was made for",
+                message=f"plan.json does not hold the whole declaration it was made for{what}",
                 path="slo",
                 hint="make the plan again with planner recommend",
             )

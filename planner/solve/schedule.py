@@ -14,6 +14,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from planner.errors import InputError, Problem
 from planner.ingest.requests import Requests
 from planner.profile.types import TraceProfile
 from planner.solve.course import Course, ahead, asked_for, behind, constant
@@ -30,6 +31,7 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Progress = Callable[[str], None]
 
+SHORTEST_S = 600.0  # of a trace: an autoscaler that stands still for half of it shows nothing
 STABILIZATION_S = 300.0  # of a horizontal pod autoscaler that nobody configured
 SHARES = (0.9, 0.75, 0.6, 0.45, 0.3)  # of the busiest replica's running requests, tried as targets
 
@@ -71,10 +73,15 @@ def schedule(
     Raises
     ------
     InputError
-        Replay does not know the deployment.
+        Replay does not know the deployment, or the trace is shorter than ten minutes.
     InfeasibleError
         Some hour holds with no number of replicas.
     """
+    if requests.span_s < SHORTEST_S:
+        message = f"the trace covers {requests.span_s:.0f} s: too little for a schedule"
+        raise InputError(
+            Problem(message=message, path="--trace", hint="name a day or a week of it")
+        )
     case = case_of(plan.deployment, slo, requests, profile)
     load = fleet_load(case.needs)
     trial, demand, _ = trial_at(case, plan.deployment, load / plan.replica_terms.for_load)

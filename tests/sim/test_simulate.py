@@ -73,6 +73,19 @@ def test_the_same_command_gives_the_same_figures(run):
     assert figures("--replicas", 3) != figures("--replicas", 3, "--seed", 7)
 
 
+@pytest.mark.parametrize("typed", [("--kv-link-bytes-per-s", 50e9), ("--layerwise-transfer",)])
+def test_a_link_without_pools_is_refused(run, typed):
+    with pytest.raises(InputError, match="no link between pools"):
+        run(*typed)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 10**20])
+def test_a_seed_is_one_that_slo_yaml_takes(run, seed):
+    done = run("--seed", seed)
+    assert done.exit_code == 2
+    assert "0<=x<=4294967295" in done.output
+
+
 def test_a_smaller_budget_is_what_was_simulated(run):
     data = json.loads(run("--json", "--max-num-batched-tokens", 512, "--max-num-seqs", 64).stdout)
     assert data["deployment"]["max_num_batched_tokens"] == 512

@@ -7,6 +7,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from click.testing import CliRunner
@@ -16,6 +17,7 @@ from solve_cases import poisson
 from planner.cli.main import cli
 from planner.json_data import encode
 from planner.pipeline import recommend
+from planner.profile.profile import profile_requests
 from planner.report.codec import read_plan, rounded
 from planner.report.compare import headline, markdown, rows, text
 from planner.sim.load import scale
@@ -187,6 +189,29 @@ def test_replay_finds_the_one_cause_too(plans, traffic, name, cause):
         gpus = step.gpus
     assert gpus == other.gpus.value
     assert max(moves, key=lambda key: moves[key])[0] == cause, moves
+
+
+def test_an_old_deployment_that_the_new_model_does_not_fit_goes_with_the_next_change(
+    plans, traffic
+):
+    base = plans[1]["base"]
+    told = {**base.slo, "model": "openai/gpt-oss-120b"}
+    deployment = replace(base.deployment, model="openai/gpt-oss-120b", weight_dtype="mxfp4")
+    other = replace(base, slo=told, deployment=deployment)
+    found = explained(base, other, Traces(old=traffic, new=traffic, new_in_old=traffic))
+    (step,) = found.steps  # bf16 weights of it leave no memory for KV: nothing is replayed
+    assert "model" in step.causes
+    assert step.note == "no_count_holds"
+
+
+def test_a_trace_too_short_for_a_rate_is_replayed_as_it_is(plans, traffic):
+    base, busy = plans[1]["base"], plans[1]["busy"]
+    moment = replace(traffic, arrival_s=np.zeros(len(traffic)))
+    short = replace(base, profile=profile_requests(moment))
+    now = scale(traffic, 1.6)
+    found = explained(short, busy, Traces(old=moment, new=now, new_in_old=now))
+    assert found.steps[-1].gpus == busy.gpus.value
+    assert all(step.note != "classes_differ" for step in found.steps)
 
 
 def test_replay_separates_lengths_from_traffic(plans, traffic):

@@ -246,6 +246,7 @@ def edited(folder, path, value):
         (("slo", "sample_rate"), 0),
         (("slo", "classes", 0, "targets", 0, "limit_s"), -1),
         (("replica_terms", "spare"), 10**6),
+        (("replica_terms", "for_load"), 10**6),
     ],
 )
 def test_a_plan_that_cannot_be_is_refused_at_the_value(folder, path, value):
@@ -268,8 +269,15 @@ def test_a_plan_that_cannot_be_is_refused_at_the_value(folder, path, value):
 
 
 def test_more_replicas_than_requests_are_refused(plan, traffic):
-    with pytest.raises(InputError, match="1000000000 replicas for"):
+    with pytest.raises(InputError, match="1,000,000,000 replicas for"):
         gate(plan, declared_slo(plan), traffic, profile_requests(traffic), replicas=10**9)
+
+
+def test_targets_for_another_model_are_refused(plan, traffic):
+    """What is deployed does not serve it: its weights would not even fit."""
+    other = replace(declared_slo(plan), model="openai/gpt-oss-120b", file="other.yaml")
+    with pytest.raises(InputError, match="is for openai/gpt-oss-120b, and the plan deploys"):
+        gate(plan, other, traffic, profile_requests(traffic))
 
 
 @pytest.mark.parametrize("typed", ["nan", "inf", "-1", "0"])

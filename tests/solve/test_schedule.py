@@ -14,6 +14,7 @@ from jsonschema import Draft202012Validator
 from solve_cases import poisson, requests_of
 
 from planner.cli.main import cli
+from planner.errors import InputError
 from planner.json_data import encode
 from planner.pipeline import recommend
 from planner.profile.profile import profile_requests
@@ -183,3 +184,9 @@ def test_command(folder):
     done = CliRunner().invoke(cli, ["schedule", *argv, "--boot-s", "60", "--json"])
     assert done.exit_code == 0, done.output
     assert len(json.loads(done.stdout)["timetable"]) == len(RATES)
+
+
+def test_a_trace_of_a_moment_is_refused(plan, traffic):
+    moment = replace(traffic, arrival_s=np.zeros(len(traffic)))
+    with pytest.raises(InputError, match="covers 0 s: too little for a schedule"):
+        schedule(plan, declared_slo(plan), moment, profile_requests(moment), boot_s=60.0)
