@@ -184,8 +184,9 @@ def _why(
     case = decision.case
     chosen_gpus = (decision.replicas + case.slo.spare_replicas) * decision.deployment.gpus
     price, _ = case.price(case.gpu(decision.deployment.gpu))
-    ours = chosen_gpus * price if price is not None and usd is not None else float(chosen_gpus)
-    theirs = usd if price is not None and usd is not None else float(gpus)
+    ours, theirs = float(chosen_gpus), float(gpus)
+    if price and usd is not None:  # a GPU declared to cost nothing is compared by the count
+        ours, theirs = chosen_gpus * price, usd
     change = theirs / ours - 1.0
     barred = not_listed(decision, deployment)
     note = f"; slo.yaml does not list {', '.join(barred)}" if barred else ""

@@ -280,6 +280,13 @@ def test_a_rare_class_with_a_hard_target_is_not_forgotten(make_case):
     assert any(f.id == "class_without_target" for f in without.findings)
 
 
+def test_gpus_that_cost_nothing_are_compared_by_their_number(make_case):
+    slo = slo_of(*TARGETS, prices_usd_per_hour={"h100-sxm": 0.0})
+    plan = solve(make_case(poisson(2.0, 1200.0), slo), CONTEXT)
+    assert plan.cost.usd_per_hour == 0.0
+    assert plan.alternatives
+
+
 def test_what_does_not_fit_says_what_would(make_case, traffic):
     slo = slo_of(
         *TARGETS, model=LLAMA_70B, tensor_parallel_sizes=(1,), pipeline_parallel_sizes=(1,)
