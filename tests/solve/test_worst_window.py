@@ -51,8 +51,8 @@ class Probes:
     def burstier(self) -> Probes:
         return self
 
-    def replayed(self, load, replicas, *, span):
-        assert (load, replicas) == (2.4, 9)
+    def probed(self, load, replicas, span, *, to_the_end):
+        assert (load, replicas, to_the_end) == (2.4, 9, True)
         slower = float(self.cost.memory_s[1]) / self.unstretched
         return SimpleNamespace(targets=(result({span: MANY[span] * slower}),))
 
