@@ -97,6 +97,38 @@ def test_a_day_through_twelve_replicas(benchmark, day, routing):
     assert done.totals.events / len(day) < 4.5
 
 
+@pytest.fixture(scope="module")
+def conversations(shared: Path):
+    """The hour of Azure conversations, 52 times over: a million requests."""
+    import polars as pl
+
+    file = shared / "traces" / "azure2023" / "AzureLLMInferenceTrace_conv.csv"
+    if not file.is_file():
+        pytest.skip("needs the Azure conversations")
+    rows = pl.read_csv(file, try_parse_dates=True)
+    at = rows[rows.columns[0]].dt.epoch("us").to_numpy() / 1e6
+    prompt, output = (rows[name].to_numpy() for name in rows.columns[1:3])
+    hours = 52
+    span = at.max() - at.min() + 1.0
+    arrival = np.concatenate([at - at.min() + span * i for i in range(hours)])
+    order = np.argsort(arrival, kind="stable")
+    return requests_of(arrival[order], np.tile(prompt, hours)[order], np.tile(output, hours)[order])
+
+
+def test_a_million_conversations(benchmark, conversations):
+    done = benchmark.pedantic(
+        replay,
+        args=(conversations, cost_8b(), SETTINGS),
+        kwargs={"replicas": 3},
+        rounds=3,
+        warmup_rounds=1,
+    )
+    report(benchmark, "Azure conversations x 52, 3 replicas", done, len(conversations))
+    assert len(conversations) >= 1_000_000
+    assert not np.isnan(done.e2e_s).any()
+    assert done.totals.events / len(conversations) < 3.5
+
+
 @pytest.mark.parametrize(("blocks", "name"), [(24_000, "some"), (1500, "heavy")])
 def test_preemption(benchmark, day, blocks, name):
     hours = day.arrival_s / 3600.0
