@@ -86,7 +86,7 @@ def asked_of(decision: Decision, confirmed: Confirmed) -> Asked:
 
 
 def one_fewer(decision: Decision) -> Miss | None:
-    """Return what one replica fewer would miss most: the target that sets the count.
+    """Return what one replica fewer would miss most in the windows that decide.
 
     None where one replica is the least there can be, where replay has not spoken, and where one
     fewer would hold too (the count came from a capacity rounded up).
@@ -94,7 +94,8 @@ def one_fewer(decision: Decision) -> Miss | None:
     confirmed, count = decision.confirmed, decision.replicas
     if confirmed is None or count == 1:
         return None
-    misses = asked_of(decision, confirmed).misses(count - 1, as_declared)
+    deciding = replace(asked_of(decision, confirmed), spans=confirmed.spans)
+    misses = deciding.misses(count - 1, as_declared)
     return misses[0] if misses else None
 
 

@@ -57,3 +57,11 @@ def source_of(name: str, request) -> Path:
         if Path(name).name in files:
             return Path(folder) / Path(name).name
     pytest.skip(f"{name} is neither in the project nor among the reference traces")
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=IDS)
+def test_what_one_replica_fewer_misses_lies_in_the_window_that_decides(example):
+    """The first paragraph and the replica terms speak of one window."""
+    terms = read_plan(example / "plan.json").replica_terms
+    assert terms.one_fewer is None or terms.one_fewer.window == terms.window
+    assert (terms.one_fewer is None) == (terms.for_load == 1)
